@@ -39,8 +39,9 @@ type FS interface {
 	List(dir string) ([]Entry, error)
 	// Stat describes a name without opening it. It does not follow symbolic links.
 	Stat(name string) (Info, error)
-	// MkdirAll creates dir and what is missing above it, mode 0750. Durable when it returns: each directory
-	// made has had its parent synced. A directory that was there already is left alone and not synced.
+	// MkdirAll creates dir and what is missing above it, mode 0750, from the top. Durable when it returns, also
+	// when an earlier call died half-way: the parent of each directory made is synced, and so is the parent of
+	// the deepest one found, because its maker may have been killed before doing so.
 	MkdirAll(dir string) error
 	// SyncDir makes the names in dir durable.
 	SyncDir(dir string) error

@@ -1,0 +1,344 @@
+//go:build linux
+
+package vfs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	dirMode  = 0o750
+	fileMode = 0o640
+)
+
+// OS returns the real file system. Safe for use by many goroutines; a File is safe for readers beside one
+// writer.
+func OS() FS { return osFS{} }
+
+type osFS struct{}
+
+func (osFS) Create(name string) (File, error) {
+	return openOS(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+}
+
+func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
+
+func (osFS) OpenRW(name string) (File, error) { return openOS(name, os.O_RDWR) }
+
+func openOS(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
+	}
+	var raw syscall.RawConn
+	if err == nil {
+		raw, err = f.SyscallConn()
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &osFile{f: f, raw: raw, end: st.Size()}, nil
+}
+
+func (osFS) Link(oldname, newname string) error { return os.Link(oldname, newname) }
+
+func (osFS) Rename(oldname, newname string) error { return os.Rename(oldname, newname) }
+
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) List(dir string) ([]Entry, error) {
+	des, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, len(des))
+	for i, de := range des {
+		out[i] = Entry{Name: de.Name(), IsDir: de.IsDir()}
+	}
+	return out, nil
+}
+
+func (osFS) Stat(name string) (Info, error) {
+	st, err := os.Lstat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(st), nil
+}
+
+func infoOf(st fs.FileInfo) Info {
+	in := Info{Size: st.Size(), ModTime: st.ModTime(), IsDir: st.IsDir()}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		in.Inode = sys.Ino
+	}
+	return in
+}
+
+// MkdirAll works from the top: each directory is named durably before the next is made inside it. A process
+// that died in between left at most its last directory without a durable name, and that is the deepest one
+// found here; so its name is synced first. Where its parent may not be read, it was not ours to make.
+func (o osFS) MkdirAll(dir string) error {
+	missing, found, err := missingDirs(o, filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	if err := o.SyncDir(filepath.Dir(found)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for i := len(missing) - 1; i >= 0; i-- {
+		if err := os.Mkdir(missing[i], dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := o.SyncDir(filepath.Dir(missing[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingDirs returns the directories that must be made for dir, deepest first, and the deepest that exists.
+func missingDirs(o osFS, dir string) (missing []string, found string, err error) {
+	for {
+		st, err := os.Stat(dir) // follows links: a symbolic link to a directory is one
+		switch {
+		case err == nil && st.IsDir():
+			return missing, dir, nil
+		case err == nil:
+			return nil, "", &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+			return nil, "", err
+		}
+		missing = append(missing, dir)
+		dir = filepath.Dir(dir)
+	}
+}
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Space(dir string) (Space, error) {
+	var st unix.Statfs_t
+	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
+	if err != nil {
+		return Space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	unit := cmp.Or(st.Frsize, st.Bsize) // block counts are in fragments
+	return Space{Free: int64(st.Bavail) * unit, Total: int64(st.Blocks) * unit}, nil
+}
+
+// lockTries bounds the race with somebody who deletes the lock file while we take it. Nothing of ours does.
+const lockTries = 8
+
+func (osFS) Lock(name, text string) (io.Closer, error) {
+	for range lockTries {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, fileMode)
+		if err != nil {
+			return nil, err
+		}
+		same, err := lockFile(f, name, text)
+		if err == nil && same {
+			return f, nil // flock belongs to the open file: closing it releases
+		}
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("lock %s: the file was replaced %d times meanwhile", name, lockTries)
+}
+
+// lockFile takes the lock and leaves text. It returns false when the name no longer leads to f.
+func lockFile(f *os.File, name, text string) (bool, error) {
+	err := retryEINTR(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, &LockedError{Name: name, Holder: readHolder(f)}
+	}
+	if err != nil {
+		return false, &fs.PathError{Op: "flock", Path: name, Err: err}
+	}
+	have, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(have, now) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+		return false, err
+	}
+	return true, f.Truncate(int64(len(text)))
+}
+
+// maxHolder bounds what is read from a lock file into an error text.
+const maxHolder = 4096
+
+func readHolder(f *os.File) string {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxHolder))
+	if text := strings.TrimSpace(string(b)); err == nil && text != "" {
+		return text
+	}
+	return "a process that left no name"
+}
+
+// osFile keeps the end of the file itself and writes at it with pwritev, because O_APPEND would send WriteAt
+// to the end too. It is the only writer of its file: the caller holds the lane's lock.
+type osFile struct {
+	f   *os.File
+	raw syscall.RawConn
+	mu  sync.Mutex
+	end int64 // guarded by mu
+}
+
+func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
+
+func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.f.WriteAt(p, off)
+	o.end = max(o.end, off+int64(n))
+	return n, err
+}
+
+func (o *osFile) Writev(bufs [][]byte) (int64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := writevAll(bufs, o.end, o.pwritev)
+	o.end += n
+	if err != nil {
+		return n, &fs.PathError{Op: "writev", Path: o.f.Name(), Err: err}
+	}
+	return n, nil
+}
+
+func (o *osFile) pwritev(iov [][]byte, off int64) (n int, err error) {
+	rerr := o.raw.Control(func(fd uintptr) {
+		err = retryEINTR(func() error {
+			n, err = unix.Pwritev(int(fd), iov, off)
+			return err
+		})
+	})
+	return max(n, 0), cmpErr(rerr, err)
+}
+
+// maxIov is IOV_MAX of Linux: the kernel refuses more buffers in one call with EINVAL.
+const maxIov = 1024
+
+// writevAll writes all buffers at off and what follows, going on after short writes. It does not change bufs.
+func writevAll(bufs [][]byte, off int64, write func(iov [][]byte, off int64) (int, error)) (int64, error) {
+	rest := make([][]byte, 0, len(bufs))
+	for _, b := range bufs {
+		if len(b) > 0 {
+			rest = append(rest, b)
+		}
+	}
+	var total int64
+	for len(rest) > 0 {
+		n, err := write(rest[:min(len(rest), maxIov)], off+total)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+		if n == 0 {
+			return total, io.ErrShortWrite // no progress and no reason: do not spin
+		}
+		rest = skip(rest, n)
+	}
+	return total, nil
+}
+
+// skip drops the first n bytes of bufs.
+func skip(bufs [][]byte, n int) [][]byte {
+	for len(bufs) > 0 && n >= len(bufs[0]) {
+		n -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	if n > 0 {
+		bufs[0] = bufs[0][n:]
+	}
+	return bufs
+}
+
+func (o *osFile) Sync() error {
+	var err error
+	rerr := o.raw.Control(func(fd uintptr) {
+		err = retryEINTR(func() error { return unix.Fdatasync(int(fd)) })
+	})
+	if err := cmpErr(rerr, err); err != nil {
+		return &fs.PathError{Op: "fdatasync", Path: o.f.Name(), Err: err}
+	}
+	return nil
+}
+
+func (o *osFile) Truncate(size int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.f.Truncate(size); err != nil {
+		return err
+	}
+	o.end = size
+	return nil
+}
+
+func (o *osFile) Touch(t time.Time) error {
+	var err error
+	ts := unix.NsecToTimeval(t.UnixNano())
+	rerr := o.raw.Control(func(fd uintptr) {
+		err = retryEINTR(func() error { return unix.Futimes(int(fd), []unix.Timeval{ts, ts}) })
+	})
+	if err := cmpErr(rerr, err); err != nil {
+		return &fs.PathError{Op: "futimes", Path: o.f.Name(), Err: err}
+	}
+	return nil
+}
+
+func (o *osFile) Stat() (Info, error) {
+	st, err := o.f.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(st), nil
+}
+
+func (o *osFile) Close() error { return o.f.Close() }
+
+// cmpErr returns the error of reaching the descriptor, else that of the call.
+func cmpErr(reach, call error) error {
+	if reach != nil {
+		return reach
+	}
+	return call
+}
+
+func retryEINTR(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
