@@ -1,0 +1,109 @@
+package ingestparams
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+)
+
+// ACK-1: the mode a request names is the mode it gets, or it is refused.
+func TestFromHTTP(t *testing.T) {
+	t.Parallel()
+	const four = "auto, wait_for, mirrored, force"
+	header := func(kv ...string) http.Header {
+		h := http.Header{}
+		for i := 0; i < len(kv); i += 2 {
+			h.Add(kv[i], kv[i+1])
+		}
+		return h
+	}
+	for _, tc := range []struct {
+		name   string
+		query  string
+		header http.Header
+		want   string
+		reason reason
+		text   string
+	}{
+		{name: "none"},
+		{name: "unrelated query", query: "a=1&b=2"},
+		{name: "auto", query: "commit=auto", want: "auto"},
+		{name: "wait_for", query: "commit=wait_for", want: "wait_for"},
+		{name: "mirrored", query: "commit=mirrored", want: "mirrored"},
+		{name: "force", query: "commit=force", want: "force"},
+		{name: "header", header: header("x-siglake-commit", "auto"), want: "auto"},
+		{name: "query wins", query: "commit=wait_for", header: header(headerCommit, "auto"), want: "wait_for"},
+		{name: "query wins over a bad header", query: "commit=wait_for", header: header(headerCommit, "bogus"), want: "wait_for"},
+		{name: "bad query does not fall back to the header", query: "commit=bogus", header: header(headerCommit, "auto"), reason: reasonCommit, text: `query parameter commit: "bogus" is not one of ` + four},
+		{name: "empty query", query: "commit=", header: header(headerCommit, "auto"), reason: reasonCommit, text: `query parameter commit: "" is not one of ` + four},
+		{name: "bare query", query: "commit", reason: reasonCommit, text: `query parameter commit: "" is not one of ` + four},
+		{name: "repeated query", query: "commit=auto&commit=auto", reason: reasonCommit, text: "query parameter commit: given 2 times, want exactly one of " + four},
+		{name: "upper case value", query: "commit=FORCE", reason: reasonCommit, text: `query parameter commit: "FORCE" is not one of ` + four},
+		{name: "padded value", query: "commit=%20force", reason: reasonCommit, text: `query parameter commit: " force" is not one of ` + four},
+		{name: "non-ASCII value", query: "commit=f%C3%B6rce", reason: reasonCommit, text: `query parameter commit: "f\u00f6rce" is not one of ` + four},
+		{name: "invalid UTF-8 value", query: "commit=%ff", reason: reasonCommit, text: `query parameter commit: "\xff" is not one of ` + four},
+		{name: "control characters", query: "commit=a%0d%0ab", reason: reasonCommit, text: `query parameter commit: "a\r\nb" is not one of ` + four},
+		{name: "long value is cut", query: "commit=" + "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", reason: reasonCommit, text: `query parameter commit: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"... is not one of ` + four},
+		{name: "upper case key", query: "Commit=force", reason: reasonQuery, text: `query parameter "Commit": names are lower-case, write commit`},
+		{name: "broken escape", query: "commit=%zz", reason: reasonQuery, text: `query: "commit=%zz" cannot be parsed; write commit=MODE with MODE one of ` + four},
+		{name: "semicolon", query: "commit=auto;x=1", reason: reasonQuery, text: `query: "commit=auto;x=1" cannot be parsed; write commit=MODE with MODE one of ` + four},
+		{name: "repeated header", header: header(headerCommit, "auto", headerCommit, "force"), reason: reasonCommit, text: "header X-Siglake-Commit: given 2 times, want exactly one of " + four},
+		{name: "empty header", header: header(headerCommit, ""), reason: reasonCommit, text: `header X-Siglake-Commit: "" is not one of ` + four},
+		{name: "list in header", header: header(headerCommit, "auto, force"), reason: reasonCommit, text: `header X-Siglake-Commit: "auto, force" is not one of ` + four},
+		{name: "index header", header: header("X-Siglake-Index", "audit"), reason: reasonIndex, text: "header X-Siglake-Index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
+		{name: "index query", query: "index=audit", reason: reasonIndex, text: "query parameter index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
+		{name: "tenant header", query: "commit=auto", header: header("x-siglake-tenant", "a"), reason: reasonTenant, text: "header X-Siglake-Tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
+		{name: "tenant query", query: "tenant=", reason: reasonTenant, text: "query parameter tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
+		{name: "upper case tenant query", query: "TENANT=a", reason: reasonQuery, text: `query parameter "TENANT": names are lower-case, write tenant`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/logs", http.NoBody)
+			r.URL.RawQuery = tc.query
+			if tc.header != nil {
+				r.Header = tc.header
+			}
+			got, bad := fromHTTP(r)
+			require.Equal(t, tc.want, got)
+			if tc.text == "" {
+				require.Nil(t, bad)
+				return
+			}
+			require.Equal(t, &problem{tc.reason, tc.text}, bad)
+		})
+	}
+}
+
+// ACK-1, for gRPC metadata.
+func TestFromGRPC(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		md   metadata.MD
+		want string
+		text string
+	}{
+		{name: "nil"},
+		{name: "none", md: metadata.Pairs("user-agent", "x")},
+		{name: "mode", md: metadata.Pairs("X-Siglake-Commit", "auto"), want: "auto"},
+		{name: "unknown", md: metadata.Pairs("x-siglake-commit", "Auto"), text: `metadata x-siglake-commit: "Auto" is not one of auto, wait_for, mirrored, force`},
+		{name: "repeated", md: metadata.Pairs("x-siglake-commit", "auto", "x-siglake-commit", "auto"), text: "metadata x-siglake-commit: given 2 times, want exactly one of auto, wait_for, mirrored, force"},
+		{name: "index", md: metadata.Pairs("x-siglake-index", "a"), text: "metadata x-siglake-index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
+		{name: "tenant", md: metadata.Pairs("x-siglake-tenant", "a"), text: "metadata x-siglake-tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, bad := fromGRPC(tc.md)
+			require.Equal(t, tc.want, got)
+			if tc.text == "" {
+				require.Nil(t, bad)
+				return
+			}
+			require.NotNil(t, bad)
+			require.Equal(t, tc.text, bad.text)
+		})
+	}
+}
