@@ -1,0 +1,244 @@
+package frame
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// sectorSize is the smallest piece of a file that a power loss leaves either written or zero.
+const sectorSize = 512
+
+// walk is one pass over the lengths of a body. Nothing is allocated by what a length says: each is compared
+// with the bytes that are there first.
+type walk struct {
+	src      *source
+	tolerant bool                                              // a torn tail is reported, not refused
+	verified bool                                              // the header's CRC covers these bytes, so a missing end of stream is no tear
+	visit    func(m *message, meta []byte, bodyAt int64) error // the body starts at bodyAt in the source
+
+	pos      int64 // start of the message at hand
+	end      int64 // end of the last whole message
+	schema   bool  // the schema message was seen
+	crcs     bool  // the schema carries a CRC, so every batch must
+	batches  int
+	rows     int64
+	complete bool // the end-of-stream mark is there and nothing follows
+}
+
+// tail is the number of bytes behind the last whole message that are not an end of stream.
+func (w *walk) tail() int64 {
+	if w.complete {
+		return 0
+	}
+	return w.src.size - w.end
+}
+
+func (w *walk) corrupt(sentinel error, format string, args ...any) error {
+	return corrupt(w.src.base+w.pos, sentinel, format, args...)
+}
+
+// run walks to the end of stream, to a torn tail (tolerant only), or to the first damage.
+func (w *walk) run() error {
+	for {
+		done, err := w.step()
+		if err != nil {
+			return err
+		}
+		if done {
+			return w.finish()
+		}
+	}
+}
+
+// finish decides about a walk that reached the end of the bytes.
+func (w *walk) finish() error {
+	switch {
+	case w.batches > 0:
+		return nil
+	case !w.complete && w.schema && w.tail() == 0:
+		// The schema is written with the header; without a byte of a batch no record was ever here.
+		return &CorruptError{Offset: w.src.base + w.src.size, Err: fmt.Errorf("%w: a schema and no record batch", ErrEmpty)}
+	default:
+		return w.corrupt(ErrNoBatch, "%d bytes of body", w.src.size)
+	}
+}
+
+// step reads one message. done means that nothing is left to read.
+func (w *walk) step() (done bool, err error) {
+	rest := w.src.size - w.pos
+	if rest == 0 {
+		if w.tolerant || w.verified {
+			return true, nil
+		}
+		return false, w.corrupt(ErrFraming, "no end of stream")
+	}
+	prefix, err := w.src.view(w.pos, min(rest, prefixSize))
+	if err != nil {
+		return false, err
+	}
+	if rest < prefixSize {
+		if isStart(prefix) {
+			return w.torn("%d bytes of a message", rest)
+		}
+		return w.damaged(ErrFraming, w.src.size, "no message")
+	}
+	metaLen := int64(int32(binary.LittleEndian.Uint32(prefix[4:])))
+	switch {
+	case binary.LittleEndian.Uint32(prefix) != continuation:
+		return w.damaged(ErrFraming, w.pos, "no message")
+	case metaLen == 0:
+		return w.endOfStream(rest)
+	case metaLen < 0 || metaLen > maxMetadata || metaLen%8 != 0:
+		return w.damaged(ErrFraming, w.pos+prefixSize, "metadata of %d bytes", metaLen)
+	case metaLen > rest-prefixSize:
+		return w.torn("metadata of %d bytes, %d there", metaLen, rest-prefixSize)
+	}
+	return w.message(metaLen, rest-prefixSize-metaLen)
+}
+
+// isStart reports whether fewer than 8 bytes could be the start of a message.
+func isStart(b []byte) bool {
+	return bytes.HasPrefix([]byte{0xFF, 0xFF, 0xFF, 0xFF}, b[:min(len(b), 4)])
+}
+
+func (w *walk) endOfStream(rest int64) (bool, error) {
+	if rest == prefixSize {
+		if !w.schema {
+			return false, w.corrupt(ErrFraming, "end of stream before a schema")
+		}
+		w.complete = true
+		return true, nil
+	}
+	// A sector that was never written can begin right behind a continuation marker and make it look like this.
+	return w.damaged(ErrFraming, w.pos+prefixSize, "%d bytes behind the end of stream", rest-prefixSize)
+}
+
+// message verifies the message at pos, whose metadata is there whole; rest bytes follow the metadata.
+func (w *walk) message(metaLen, rest int64) (bool, error) {
+	bodyAt := w.pos + prefixSize + metaLen
+	meta, err := w.src.view(w.pos+prefixSize, metaLen)
+	if err != nil {
+		return false, err
+	}
+	m, err := parseMessage(meta)
+	if err == nil {
+		err = w.expect(&m)
+	}
+	if err != nil {
+		return w.damaged(ErrFraming, bodyAt, "%v", err)
+	}
+	if m.bodyLen > rest {
+		return w.torn("body of %d bytes, %d there", m.bodyLen, rest)
+	}
+	next := bodyAt + m.bodyLen
+	if m.crcAt != 0 {
+		want, got, err := w.checksum(&m, meta)
+		if err != nil {
+			return false, err
+		}
+		if want != got {
+			return w.damaged(ErrCRC, next, "message says %s, bytes say %s", want, got)
+		}
+		// checksum may have moved the window.
+		if meta, err = w.src.view(w.pos+prefixSize, metaLen); err != nil {
+			return false, err
+		}
+	}
+	if w.visit != nil {
+		if err := w.visit(&m, meta, bodyAt); err != nil {
+			return false, w.corrupt(ErrFraming, "%v", err)
+		}
+	}
+	w.accept(&m, next)
+	return false, nil
+}
+
+func (w *walk) accept(m *message, next int64) {
+	if m.kind == headerSchema {
+		w.schema, w.crcs = true, m.crcAt != 0
+	} else {
+		w.batches++
+		w.rows += m.rows
+	}
+	w.pos, w.end = next, next
+}
+
+// expect checks that the message fits in its place: the schema first and once, batches behind it.
+func (w *walk) expect(m *message) error {
+	switch {
+	case !w.schema && m.kind != headerSchema:
+		return errors.New("record batch before the schema")
+	case w.schema && m.kind == headerSchema:
+		return errors.New("second schema")
+	case m.bodyLen%8 != 0:
+		return fmt.Errorf("body of %d bytes is not padded", m.bodyLen)
+	case m.kind == headerRecordBatch && m.rows > maxRows(m.bodyLen):
+		return fmt.Errorf("%d rows in a body of %d bytes", m.rows, m.bodyLen)
+	case w.schema && w.crcs != (m.crcAt != 0):
+		return fmt.Errorf("%s on some messages only", crcKey)
+	}
+	return nil
+}
+
+// checksum returns the CRC digits that the message carries and those that its bytes give.
+func (w *walk) checksum(m *message, meta []byte) (want, got string, err error) {
+	tab := castagnoli()
+	var prefix [prefixSize]byte
+	binary.LittleEndian.PutUint32(prefix[:], continuation)
+	binary.LittleEndian.PutUint32(prefix[4:], uint32(len(meta)))
+	crc := crc32.Update(0, tab, prefix[:])
+	crc = crc32.Update(crc, tab, meta[:m.crcAt])
+	crc = crc32.Update(crc, tab, []byte(crcBlank))
+	crc = crc32.Update(crc, tab, meta[m.crcAt+len(crcBlank):])
+	want = string(meta[m.crcAt : m.crcAt+len(crcBlank)])
+	crc, err = w.src.checksum(crc, tab, w.pos+prefixSize+int64(len(meta)), m.bodyLen)
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], crc)
+	return want, hex.EncodeToString(b[:]), err
+}
+
+// torn ends a tolerant walk at a message that the end of the file cuts. A strict walk refuses it, and so does a
+// tolerant one when a whole message follows: then the length lies, and dropping what follows would lose records.
+func (w *walk) torn(format string, args ...any) (bool, error) {
+	if !w.tolerant {
+		return false, w.corrupt(ErrFraming, "truncated: "+format, args...)
+	}
+	at, err := w.findMessage(w.pos + prefixSize)
+	if err != nil {
+		return false, err
+	}
+	if at != 0 {
+		return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + at}, args...)...)
+	}
+	return true, nil
+}
+
+// damaged refuses a message whose bytes are there up to end and make no sense, unless they are a tail of zeros:
+// space the file system had given to the file and not yet written when the power went.
+func (w *walk) damaged(sentinel error, end int64, format string, args ...any) (bool, error) {
+	if w.tolerant {
+		zero, err := w.src.zeroFrom()
+		if err != nil {
+			return false, err
+		}
+		if w.zeroTail(zero, end) {
+			return true, nil
+		}
+	}
+	return false, w.corrupt(sentinel, format, args...)
+}
+
+// zeroTail reports whether a run of zeros from zero to the end of the body can be unwritten sectors that begin
+// in the damaged message, which ends at end: they begin where the message does, or at a sector.
+func (w *walk) zeroTail(zero, end int64) bool {
+	if zero <= w.pos {
+		return true
+	}
+	abs := w.src.base + zero
+	sector := (abs+sectorSize-1)/sectorSize*sectorSize - w.src.base
+	return sector < w.src.size && sector < end
+}
