@@ -1,0 +1,80 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors about tenant and index names. All satisfy errors.Is with ErrBadName: the sender must change the name.
+var (
+	ErrBadName      = errors.New("segment: name not allowed")
+	ErrReservedName = fmt.Errorf("%w: reserved", ErrBadName)
+	ErrCaseClash    = fmt.Errorf("%w: differs only in letter case from one that exists", ErrBadName)
+)
+
+const maxName = 128 // bytes; two of them and a state stay far below PATH_MAX, one below NAME_MAX (255)
+
+// Names of files and directories in a root beside the tenants.
+const (
+	markerName    = "siglake-wal.json"
+	lockName      = "LOCK"
+	drainLockName = "drain.lock"
+	drainWakeName = "drain.wake"
+	leasesName    = "leases"
+	consumersName = "consumers"
+	ownerName     = "owner"
+	headName      = "head"
+)
+
+// reserved tells whether a name, in any letter case, means something in a root, a lane or a mirror.
+func reserved(name string) bool {
+	switch strings.ToLower(name) {
+	case "active", "sealed", "processing", "committed", "mirror-pending", "orphans", "poison", "stale",
+		markerName, "lock", drainLockName, drainWakeName, leasesName, consumersName, ownerName, headName,
+		"_active", "siglake-mirror.json":
+		return true
+	}
+	return false
+}
+
+// rootFile tells whether a name in a root is ours and no tenant.
+func rootFile(name string) bool {
+	switch name {
+	case markerName, markerName + ".tmp", lockName, drainLockName, drainWakeName, leasesName, consumersName:
+		return true
+	}
+	return false
+}
+
+// checkTenant accepts [A-Za-z0-9_-]{1,128}.
+func checkTenant(name string) error {
+	ok := len(name) > 0 && len(name) <= maxName
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		ok = lowerOrDigit(c) || c >= 'A' && c <= 'Z' || c == '_' || c == '-'
+	}
+	return verdict("tenant", name, ok, "[A-Za-z0-9_-]{1,128}")
+}
+
+// checkIndex accepts [a-z0-9][a-z0-9_-]{0,127}.
+func checkIndex(name string) error {
+	ok := len(name) > 0 && len(name) <= maxName && lowerOrDigit(name[0])
+	for i := 1; ok && i < len(name); i++ {
+		c := name[i]
+		ok = lowerOrDigit(c) || c == '_' || c == '-'
+	}
+	return verdict("index", name, ok, "[a-z0-9][a-z0-9_-]{0,127}")
+}
+
+func lowerOrDigit(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
+func verdict(what, name string, ok bool, want string) error {
+	switch {
+	case reserved(name):
+		return fmt.Errorf("%s %.140q: %w", what, name, ErrReservedName)
+	case !ok:
+		return fmt.Errorf("%s %.140q: %w: want %s", what, name, ErrBadName, want)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package segment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// Owner returns the UUID of the table that the lane's rows go to; zero if the drain has not named one. A file
+// that cannot be read or parsed is an error, never "no owner".
+func (l Lane) Owner() (uuid.UUID, error) {
+	b, err := vfs.ReadFile(l.root.fs, filepath.Join(l.dir, ownerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return uuid.Nil, nil
+	}
+	if err != nil {
+		return uuid.Nil, err
+	}
+	u, err := uuid.Parse(strings.TrimSpace(string(b)))
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), err)
+	}
+	return u, nil
+}
+
+// WriteOwner names the table. Durable when it returns nil; a crash leaves the old owner or the new one.
+// Idempotent. Only the holder of drain.lock calls it.
+func (l Lane) WriteOwner(table uuid.UUID) error {
+	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, ownerName), []byte(table.String()+"\n"))
+}
+
+// Head is the newest state of the table that the drain has committed to. A catalog that is older than it has
+// gone back.
+type Head struct {
+	Table    uuid.UUID `json:"table"`
+	Sequence int64     `json:"sequence"` // Iceberg last-sequence-number
+	Metadata string    `json:"metadata"` // location of the metadata file
+}
+
+// Head returns the recorded head, false if there is none. A damaged file is an error, never "none".
+func (l Lane) Head() (Head, bool, error) {
+	b, err := vfs.ReadFile(l.root.fs, filepath.Join(l.dir, headName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Head{}, false, nil
+	}
+	if err != nil {
+		return Head{}, false, err
+	}
+	var h Head
+	if err := json.Unmarshal(b, &h); err != nil {
+		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), err)
+	}
+	return h, true, nil
+}
+
+// WriteHead records the head. Durable when it returns nil; a crash leaves the old one or the new one.
+// Idempotent. Only the holder of drain.lock calls it.
+func (l Lane) WriteHead(h Head) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("write %s of lane %s: %w", headName, l.Key(), err)
+	}
+	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, headName), append(b, '\n'))
+}

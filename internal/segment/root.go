@@ -1,0 +1,191 @@
+package segment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// Errors of Create and Open.
+var (
+	ErrNotRoot  = errors.New("segment: no WAL root (no " + markerName + ")")
+	ErrNotEmpty = errors.New("segment: directory is not empty and no WAL root (no " + markerName + ")")
+	ErrFormat   = errors.New("segment: WAL root of another format")
+)
+
+// rootFormat is the only format of a root this code reads and writes.
+const rootFormat = 1
+
+// marker is the content of siglake-wal.json.
+type marker struct {
+	Format int       `json:"format"`
+	UUID   uuid.UUID `json:"uuid"`
+}
+
+// Root is a WAL directory: the tenants, their lanes, and the files beside them. Safe for use by many goroutines.
+type Root struct {
+	fs   vfs.FS
+	dir  string
+	uuid uuid.UUID
+	mu   sync.Mutex // held while a lane's directories are made, so that two spellings of one tenant cannot both be
+}
+
+// Create makes dir a WAL root, or opens it if it is one. Durable when it returns. Idempotent. The caller holds
+// the lock file of the directory, which it may have to make the directory for; two calls at once are not safe.
+//
+//	errors  ErrNotEmpty if dir holds anything but our lock files and lost+found, ErrFormat
+func Create(fsys vfs.FS, dir string) (*Root, error) {
+	dir = filepath.Clean(dir)
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("create WAL root: %w", err)
+	}
+	r, err := Open(fsys, dir)
+	if errors.Is(err, ErrNotRoot) {
+		if err := checkEmpty(fsys, dir); err != nil {
+			return nil, err
+		}
+		return writeRoot(fsys, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The marker may be the work of a process that was killed before it had synced the name.
+	return r, fsys.SyncDir(dir)
+}
+
+func writeRoot(fsys vfs.FS, dir string) (*Root, error) {
+	u, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("create WAL root %s: %w", dir, err)
+	}
+	b, err := json.Marshal(marker{Format: rootFormat, UUID: u})
+	if err != nil {
+		return nil, fmt.Errorf("create WAL root %s: %w", dir, err)
+	}
+	if err := vfs.WriteFile(fsys, filepath.Join(dir, markerName), append(b, '\n')); err != nil {
+		return nil, fmt.Errorf("create WAL root: %w", err)
+	}
+	return &Root{fs: fsys, dir: dir, uuid: u}, nil
+}
+
+// checkEmpty lets pass what may be there before the marker is: locks, our temporary file, and the lost+found
+// of a fresh volume.
+func checkEmpty(fsys vfs.FS, dir string) error {
+	entries, err := fsys.List(dir)
+	if err != nil {
+		return fmt.Errorf("create WAL root: %w", err)
+	}
+	for _, e := range entries {
+		if !rootFile(e.Name) && e.Name != "lost+found" {
+			return fmt.Errorf("create WAL root %s: %w: it holds %q; give an empty directory or an existing WAL root", dir, ErrNotEmpty, e.Name)
+		}
+	}
+	return nil
+}
+
+// Open opens an existing root and changes nothing.
+//
+//	errors  ErrNotRoot with the directory and, where one is near, the root that was probably meant; ErrFormat
+func Open(fsys vfs.FS, dir string) (*Root, error) {
+	dir = filepath.Clean(dir)
+	m, err := readMarker(fsys, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open WAL root %s: %w: %s", dir, ErrNotRoot, hint(fsys, dir))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open WAL root %s: %w", dir, err)
+	}
+	return &Root{fs: fsys, dir: dir, uuid: m.UUID}, nil
+}
+
+func readMarker(fsys vfs.FS, dir string) (marker, error) {
+	b, err := vfs.ReadFile(fsys, filepath.Join(dir, markerName))
+	if err != nil {
+		return marker{}, err
+	}
+	var m marker
+	if err := json.Unmarshal(b, &m); err != nil {
+		return marker{}, fmt.Errorf("read %s: %w", markerName, err)
+	}
+	if m.Format != rootFormat {
+		return marker{}, fmt.Errorf("%w: %d, this version knows %d", ErrFormat, m.Format, rootFormat)
+	}
+	if m.UUID == uuid.Nil {
+		return marker{}, fmt.Errorf("read %s: no uuid", markerName)
+	}
+	return m, nil
+}
+
+// hint looks for the root that the caller may have meant: some levels up, or one down.
+func hint(fsys vfs.FS, dir string) string {
+	up := dir
+	for range 3 { // <tenant>/<index>/<state>
+		up = filepath.Dir(up)
+		if _, err := readMarker(fsys, up); err == nil {
+			return "the root is " + up
+		}
+	}
+	entries, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "the directory does not exist; the collector's siglake exporter creates it at its start"
+	}
+	for _, e := range entries {
+		if down := filepath.Join(dir, e.Name); e.IsDir {
+			if _, err := readMarker(fsys, down); err == nil {
+				return "there is one in " + down
+			}
+		}
+	}
+	return "give the directory that the siglake exporter writes to (wal::directory); it creates it at its start"
+}
+
+// Dir is the directory of the root.
+func (r *Root) Dir() string { return r.dir }
+
+// FS is the file system the root lives on.
+func (r *Root) FS() vfs.FS { return r.fs }
+
+// UUID is the identity of the root, made with it.
+func (r *Root) UUID() uuid.UUID { return r.uuid }
+
+// Lane returns the lane of a tenant and an index. It makes nothing; Lane.Prepare does.
+//
+//	errors  ErrBadName, ErrReservedName, ErrCaseClash (all satisfy errors.Is ErrBadName)
+func (r *Root) Lane(tenant, index string) (Lane, error) {
+	if err := checkTenant(tenant); err != nil {
+		return Lane{}, err
+	}
+	if err := checkIndex(index); err != nil {
+		return Lane{}, err
+	}
+	l := Lane{root: r, tenant: tenant, index: index, dir: filepath.Join(r.dir, tenant, index)}
+	return l, l.checkCase()
+}
+
+// checkCase refuses a tenant that exists in another spelling: on a volume that folds letter case both would be
+// one directory. An index has one spelling only.
+func (l Lane) checkCase() error {
+	r := l.root
+	_, err := r.fs.Stat(filepath.Join(r.dir, l.tenant))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, err := r.fs.List(r.dir)
+	if err != nil {
+		return fmt.Errorf("check tenant %q: %w", l.tenant, err)
+	}
+	for _, e := range entries {
+		if strings.EqualFold(e.Name, l.tenant) && e.Name != l.tenant {
+			return fmt.Errorf("tenant %q: %w: %q", l.tenant, ErrCaseClash, e.Name)
+		}
+	}
+	return nil
+}
