@@ -1,0 +1,163 @@
+package otelarrow
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// maxKept bounds what an idle scratch may hold. A request of the usual 4 MiB
+// takes 5 to 8 MiB; larger ones are rare enough to allocate afresh.
+const maxKept = 16 << 20
+
+// scratch holds the writers of one signal. It is at home in a pool, in the hands
+// of one encode, or under a record batch that has not been released; the batch's
+// buffers are the writers' memory, and the last one to be freed brings it home.
+type scratch struct {
+	mem  memory.Allocator
+	home *sync.Pool // nil: the memory is freed instead
+	out  atomic.Int64
+
+	owned    []memoryOwner
+	layout   *layout
+	root     *record
+	adjusted Adjusted
+	careful  bool // check each string, because the batch has bad ones
+	json     []byte
+
+	logs    *logsWriters
+	traces  *tracesWriters
+	metrics *metricsWriters
+}
+
+func newScratch(sig Signal, mem memory.Allocator, home *sync.Pool) *scratch {
+	s := &scratch{mem: mem, home: home, layout: layouts[sig]}
+	s.root = newWriter(s, arrow.StructOf(s.layout.wal.Fields()...)).(*record)
+	switch sig {
+	case Logs:
+		s.logs = newLogsWriters(s)
+	case Traces:
+		s.traces = newTracesWriters(s)
+	case Metrics:
+		s.metrics = newMetricsWriters(s)
+	}
+	return s
+}
+
+func (s *scratch) reset() {
+	s.adjusted = Adjusted{}
+	s.root.reset()
+}
+
+// run encodes with write, and once more with care when some text was not UTF-8.
+func (s *scratch) run(write func() Batch) (Batch, error) {
+	s.careful = false
+	for {
+		s.reset()
+		b := write()
+		valid, err := s.root.check()
+		if err != nil {
+			s.discard()
+			return Batch{}, err
+		}
+		if valid {
+			b.Adjusted = s.adjusted
+			b.Record = s.batch(b.Rows)
+			return b, nil
+		}
+		if s.careful {
+			panic("otelarrow: cleaned text is not UTF-8")
+		}
+		s.careful = true
+	}
+}
+
+// batch hands the written columns out as one record batch.
+func (s *scratch) batch(rows int) arrow.RecordBatch {
+	// The scratch itself counts as one buffer until all are handed out.
+	s.out.Store(1)
+	defer s.Free(nil)
+	fields := s.layout.wal.Fields()
+	cols := make([]arrow.Array, len(fields))
+	for i, f := range fields {
+		d := s.root.fields[i].data(f.Type)
+		cols[i] = array.MakeFromData(d)
+		d.Release()
+	}
+	rec := array.NewRecordBatch(s.layout.wal, cols, int64(rows))
+	for _, c := range cols {
+		c.Release()
+	}
+	return rec
+}
+
+// Allocate, Reallocate and Free make the scratch the allocator of its buffers.
+func (s *scratch) Allocate(int) []byte           { panic("otelarrow: buffers of a batch do not grow") }
+func (s *scratch) Reallocate(int, []byte) []byte { panic("otelarrow: buffers of a batch do not grow") }
+
+// Free takes one buffer back.
+func (s *scratch) Free([]byte) {
+	if s.out.Add(-1) == 0 {
+		s.discard()
+	}
+}
+
+// discard brings the scratch home, or frees it where it has none.
+func (s *scratch) discard() {
+	if s.home == nil {
+		for _, o := range s.owned {
+			o.free()
+		}
+		return
+	}
+	kept := cap(s.json)
+	for _, o := range s.owned {
+		kept += len(o.allocated())
+	}
+	if kept <= maxKept {
+		s.home.Put(s)
+	}
+}
+
+// memoryOwner is a vec of any type.
+type memoryOwner interface {
+	setOwner(s *scratch)
+	allocated() []byte
+	free()
+}
+
+// own makes the scratch answer for the memory of vecs.
+func (s *scratch) own(vecs ...memoryOwner) {
+	for _, v := range vecs {
+		v.setOwner(s)
+	}
+	s.owned = append(s.owned, vecs...)
+}
+
+// find returns the writer of a WAL field by its path of names, such as "resource.service_name".
+func find[W writer](s *scratch, path string) W {
+	var w writer = s.root
+	for name := range strings.SplitSeq(path, ".") {
+		switch in := w.(type) {
+		case *runs:
+			w = in.values
+		case *list:
+			w = in.elem
+		}
+		in, ok := w.(*record)
+		if !ok {
+			panic(fmt.Sprintf("otelarrow: no struct at %s of %s", name, path))
+		}
+		w = in.names[name]
+	}
+	found, ok := w.(W)
+	if !ok {
+		panic(fmt.Sprintf("otelarrow: field %s is written by %T", path, w))
+	}
+	return found
+}
