@@ -1,0 +1,152 @@
+package wal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// Request is one batch for one lane.
+type Request struct {
+	Tenant, Index string
+	Schema        *arrow.Schema // of Body; another one than the open segment's seals that first
+	Body          []byte        // whole IPC record-batch messages; not changed, kept until Append returns
+	Rows          int           // in Body
+	// MinTime and MaxTime are the event time range of the rows in unix ns; both 0 = unknown.
+	MinTime, MaxTime int64
+	Mode             Mode
+}
+
+// Receipt names the rows of a request: rows [First, End) of a segment. Zero for an empty request.
+type Receipt struct {
+	Segment    segment.ID
+	First, End int64
+}
+
+// pending is a request on its way through a lane, or with seal set a wish to have all before it sealed.
+type pending struct {
+	req    Request
+	schema *schemaMessage
+	seal   *sealWait
+
+	receipt Receipt
+	done    chan error // one slot, so that the lane never waits for the caller
+}
+
+// Append writes one batch and returns when it is as durable as r.Mode says (see Mode).
+//
+//	return  the segment and the rows of it that are now r's
+//	errors  *LimitError (ErrFull), ErrRequest, ErrClosed and segment's name errors: nothing was written.
+//	        Anything else is trouble with the storage: the rows were refused, yet some may be found after a
+//	        restart; a caller who sends them again may store them twice
+//	ctx     is looked at before admission only: once a request is admitted its fate is the write's
+//	holds   ACK-1, ACK-2, ORD-1
+//
+// Not idempotent. Safe for many goroutines. An empty request (no rows, no body) succeeds and writes nothing.
+func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
+	if r.Rows == 0 && len(r.Body) == 0 {
+		return Receipt{}, nil
+	}
+	if r.Rows <= 0 || len(r.Body) == 0 || r.Schema == nil || r.Mode >= modes {
+		return Receipt{}, fmt.Errorf("%w: %d rows in %d bytes under %s, schema given: %t",
+			ErrRequest, r.Rows, len(r.Body), r.Mode, r.Schema != nil)
+	}
+	if err := ctx.Err(); err != nil {
+		return Receipt{}, fmt.Errorf("append to %s/%s: %w", r.Tenant, r.Index, err)
+	}
+	schema, err := l.schemas.get(r.Schema)
+	if err != nil {
+		return Receipt{}, err
+	}
+	ln, err := l.lane(r.Tenant, r.Index)
+	if err != nil {
+		return Receipt{}, err
+	}
+	size := int64(len(r.Body))
+	if err := l.space.admit(r.Mode, size); err != nil {
+		l.countRefused(r.Mode, err)
+		return Receipt{}, err
+	}
+	defer l.space.release(size)
+	p := l.pending.Get().(*pending) //nolint:errcheck,forcetypeassert // the pool makes nothing else
+	p.req, p.schema = r, schema
+	if err := l.enqueue(ln, p); err != nil {
+		return Receipt{}, err
+	}
+	err = <-p.done
+	receipt := p.receipt
+	p.req, p.schema, p.receipt = Request{}, nil, Receipt{}
+	l.pending.Put(p)
+	return receipt, err
+}
+
+func (l *Log) countRefused(mode Mode, err error) {
+	ctx := context.Background()
+	l.met.appends.Add(ctx, 1, l.met.byAppend[mode][outcomeRefused])
+	var full *LimitError
+	if errors.As(err, &full) {
+		l.met.refused.Add(ctx, 1, l.met.refusedBy[full.Limit])
+	}
+}
+
+// enqueue hands p to its lane and starts the lane's goroutine if it has none.
+func (l *Log) enqueue(ln *lane, p *pending) error {
+	l.gate.RLock() // Close takes it whole: after that no lane starts
+	defer l.gate.RUnlock()
+	if l.closed {
+		return ErrClosed
+	}
+	ln.enqueue(p)
+	return nil
+}
+
+// schemaMessage is a schema as the bytes a segment starts with.
+type schemaMessage struct{ msg []byte }
+
+// schemaCache encodes each schema once. Callers use one *arrow.Schema per signal; what goes beyond maxSchemas
+// is encoded each time and compared by its bytes.
+type schemaCache struct {
+	mu   sync.RWMutex
+	seen map[*arrow.Schema]*schemaMessage
+}
+
+const maxSchemas = 64
+
+func (c *schemaCache) get(s *arrow.Schema) (*schemaMessage, error) {
+	c.mu.RLock()
+	m, ok := c.seen[s]
+	c.mu.RUnlock()
+	if ok {
+		return m, nil
+	}
+	msg, err := frame.EncodeSchema(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: encode schema: %w", ErrRequest, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.seen {
+		if bytes.Equal(known.msg, msg) {
+			m = known
+		}
+	}
+	if m == nil {
+		m = &schemaMessage{msg}
+	}
+	if len(c.seen) < maxSchemas {
+		c.seen[s] = m
+	}
+	return m, nil
+}
+
+// same compares by content: two callers may hold equal schemas at different addresses.
+func (m *schemaMessage) same(o *schemaMessage) bool {
+	return m == o || bytes.Equal(m.msg, o.msg)
+}

@@ -1,0 +1,282 @@
+package wal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const (
+	lockName   = "LOCK"
+	tempSuffix = ".tmp"
+
+	// sealsAtOnce bounds the seals of all lanes that wait for the disk at one time; each holds a thread.
+	sealsAtOnce = 16
+)
+
+// Log is an open write-ahead log: the only writer of its root.
+type Log struct {
+	opt   Options
+	fs    vfs.FS
+	root  *segment.Root
+	lock  io.Closer
+	met   *metrics
+	space *space
+
+	schemas   schemaCache
+	pending   sync.Pool
+	unsealed  unsealedSet
+	sealSlots chan struct{}
+
+	lanesMu sync.RWMutex
+	lanes   map[laneKey]*lane
+
+	gate   sync.RWMutex // held for reading while a request is handed to a lane
+	closed bool         // guarded by gate
+
+	closing chan struct{}  // closed by Close: lanes finish
+	giveUp  chan struct{}  // closed when Close's ctx ends: nothing is retried any more
+	ended   chan struct{}  // closed when Close has done all
+	work    sync.WaitGroup // lanes and sealers
+	watch   sync.WaitGroup // the watcher
+	stop    context.CancelFunc
+
+	stranded []stranded // owned by Open, then by the watcher
+
+	leftMu sync.Mutex
+	left   []error // what Close could not seal
+}
+
+type laneKey struct{ tenant, index string }
+
+// Open locks dir for this process, makes it a WAL root if it is empty, and recovers every open segment of every
+// lane: when it returns, all that an earlier process promised is in sealed/, durably. Safe to call again after
+// Close, in the same process too. ctx ends the recovery.
+//
+//	errors  *vfs.LockedError when another process has it; segment.ErrNotEmpty when dir holds something else;
+//	        else what is wrong with dir. A segment that cannot be recovered is no error of Open: it stays where
+//	        it is, is logged and counted, and is tried again while the log runs
+//	holds   SEE-1, ONE-1
+func Open(ctx context.Context, opt Options) (*Log, error) {
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	opt.Dir = filepath.Clean(opt.Dir)
+	met, err := newMetrics(opt.Meter)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		opt: opt, fs: meteredFS{opt.FS, met}, met: met,
+		schemas:   schemaCache{seen: map[*arrow.Schema]*schemaMessage{}},
+		pending:   sync.Pool{New: func() any { return &pending{done: make(chan error, 1)} }},
+		unsealed:  unsealedSet{open: map[*openSegment]time.Time{}},
+		sealSlots: make(chan struct{}, sealsAtOnce),
+		lanes:     map[laneKey]*lane{},
+		closing:   make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
+	}
+	l.space = newSpace(&opt, l.fs)
+	if err := l.take(); err != nil {
+		return nil, explain(opt.Dir, err)
+	}
+	if err := l.start(ctx); err != nil {
+		return nil, errors.Join(explain(opt.Dir, err), l.lock.Close())
+	}
+	return l, nil
+}
+
+// take locks the directory and makes it a root.
+func (l *Log) take() (err error) {
+	dir := l.opt.Dir
+	if err := refuseForeign(l.fs, dir); err != nil {
+		return err
+	}
+	if err := l.fs.MkdirAll(dir); err != nil {
+		return err
+	}
+	if l.lock, err = l.fs.Lock(filepath.Join(dir, lockName), l.opt.lockText()); err != nil {
+		return err
+	}
+	if l.root, err = segment.Create(l.fs, dir); err != nil {
+		return errors.Join(err, l.lock.Close())
+	}
+	return nil
+}
+
+// refuseForeign keeps our lock file out of a directory that is not ours and not empty.
+func refuseForeign(fsys vfs.FS, dir string) error {
+	if _, err := segment.Open(fsys, dir); !errors.Is(err, segment.ErrNotRoot) {
+		return nil // a root, or trouble that the next step reports
+	}
+	entries, err := fsys.List(dir)
+	if err != nil {
+		return nil //nolint:nilerr // there is nothing yet, or the next step reports it
+	}
+	known := []string{lockName, "drain.lock", "lost+found"}
+	if !slices.ContainsFunc(entries, func(e vfs.Entry) bool { return !slices.Contains(known, e.Name) }) {
+		return nil
+	}
+	// Create refuses and changes nothing, unless what is there is the start of a root.
+	_, err = segment.Create(fsys, dir)
+	return err
+}
+
+// explain adds to an error of Open what its reader can do.
+func explain(dir string, err error) error {
+	var locked *vfs.LockedError
+	switch {
+	case errors.As(err, &locked):
+		return fmt.Errorf("open wal %s: %w; one process writes a WAL: stop that one or set another wal.directory", dir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open wal %s: uid %d may not write there: %w; change its owner or set wal.directory", dir, os.Getuid(), err)
+	default:
+		return fmt.Errorf("open wal %s: %w (wal.directory)", dir, err)
+	}
+}
+
+// start recovers, measures, and then watches.
+func (l *Log) start(ctx context.Context) error {
+	if err := l.recoverAll(ctx); err != nil {
+		return err
+	}
+	if err := l.space.measure(ctx); err != nil {
+		return err
+	}
+	if err := l.met.observe(l); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	l.watch.Go(func() { l.watchLoop(watching) })
+	return nil
+}
+
+// watchLoop measures the disk, looks for lanes whose table has changed, and tries again what recovery had to
+// leave. It ends with ctx.
+func (l *Log) watchLoop(ctx context.Context) {
+	t := time.NewTimer(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		start := time.Now()
+		if err := l.space.measure(ctx); err != nil && ctx.Err() == nil {
+			l.opt.Logger.Warn("disk not measured, limits use the last figures", zap.Error(err))
+		}
+		for _, ln := range l.allLanes() {
+			ln.rebind.Store(true)
+			signal(ln.wake)
+		}
+		l.recoverStranded(ctx)
+		t.Reset(max(watchEvery, watchShare*time.Since(start)))
+	}
+}
+
+// lane returns the lane of a tenant and an index, made on first use.
+func (l *Log) lane(tenant, index string) (*lane, error) {
+	key := laneKey{tenant, index}
+	l.lanesMu.RLock()
+	ln, ok := l.lanes[key]
+	l.lanesMu.RUnlock()
+	if ok {
+		return ln, nil
+	}
+	l.lanesMu.Lock()
+	defer l.lanesMu.Unlock()
+	if ln, ok := l.lanes[key]; ok {
+		return ln, nil
+	}
+	seg, err := l.root.Lane(tenant, index)
+	if err != nil {
+		return nil, err
+	}
+	ln = &lane{
+		log: l, seg: seg, namer: segment.NewNamer(newWriter()),
+		wake: make(chan struct{}, 1), sealWake: make(chan struct{}, 1),
+	}
+	l.lanes[key] = ln
+	return ln, nil
+}
+
+// newWriter names this lane in this life of the process.
+func newWriter() (w [6]byte) {
+	_, _ = rand.Read(w[:]) // never fails: crypto/rand ends the program instead
+	return w
+}
+
+func (l *Log) allLanes() []*lane {
+	l.lanesMu.RLock()
+	defer l.lanesMu.RUnlock()
+	return slices.Collect(maps.Values(l.lanes))
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *Log) isClosing() bool { return isDone(l.closing) }
+
+func (l *Log) givenUp() bool { return isDone(l.giveUp) }
+
+// leave notes what stays in active/ after Close.
+func (l *Log) leave(err error) {
+	l.leftMu.Lock()
+	defer l.leftMu.Unlock()
+	l.left = append(l.left, err)
+}
+
+// Close refuses new requests, answers those that were admitted, seals everything and releases the lock. What
+// the disk refuses to seal stays in active/, as durable as it was promised, for the next Open; the error names
+// it. Safe to call twice and at once: each call returns when all is done, the first with the verdict.
+//
+//	ctx  ends the retries of refused seals. A write or sync under way is waited for: the lock is never
+//	     released while this process may still write
+func (l *Log) Close(ctx context.Context) error {
+	l.gate.Lock()
+	first := !l.closed
+	l.closed = true
+	l.gate.Unlock()
+	if !first {
+		<-l.ended
+		return nil
+	}
+	stopWaiting := context.AfterFunc(ctx, func() { close(l.giveUp) })
+	defer stopWaiting()
+	l.stop()
+	l.watch.Wait()
+	close(l.closing)
+	for _, ln := range l.allLanes() {
+		signal(ln.wake)
+		signal(ln.sealWake)
+	}
+	l.work.Wait()
+	err := errors.Join(l.met.stopObserving(), l.lock.Close(), errors.Join(l.left...))
+	close(l.ended)
+	if err != nil {
+		return fmt.Errorf("close wal %s: %w", l.opt.Dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// Mode is what an answer waits for. The order is the strength: a group commit obeys the strongest mode in it.
+type Mode uint8
+
+// The modes this package serves; the others of the product are built on them.
+const (
+	Auto    Mode = iota // the write
+	WaitFor             // the write, and the syncs that make it survive a power cut
+	modes
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Auto:
+		return "auto"
+	case WaitFor:
+		return "wait_for"
+	default:
+		return fmt.Sprintf("mode(%d)", uint8(m))
+	}
+}
+
+const (
+	defaultMaxEvents       = 4096
+	defaultMaxAge          = 5 * time.Second
+	defaultSegmentMaxBytes = 32 << 20
+	defaultMaxInFlight     = 64 << 20
+)
+
+// Options say where the log is and when it refuses. The zero value of a field is its default.
+type Options struct {
+	FS  vfs.FS // nil: the real one
+	Dir string // the root; made if its parent exists or may be made
+
+	// A segment is sealed when it holds MaxEvents rows (4,096), is MaxAge old (5 s) or has SegmentMaxBytes
+	// (32 MiB). A request is never split: the last one may carry a segment past MaxEvents, and one larger than
+	// SegmentMaxBytes gets a segment of its own.
+	MaxEvents       int
+	MaxAge          time.Duration
+	SegmentMaxBytes int64
+
+	// MaxBytes bounds all bytes below Dir (0: 75 % of the volume); Auto is refused from 80 % of it on. MinFree
+	// is what must stay free on the volume (0: the larger of 5 % and 512 MiB). MaxInFlight bounds the bodies
+	// queued and being written (64 MiB); a body alone is always let in.
+	MaxBytes, MinFree, MaxInFlight int64
+
+	Holder string // who we are, for the text of the lock; default: process id and host
+	Logger *zap.Logger
+	Meter  metric.Meter
+	Now    func() time.Time
+}
+
+func (o *Options) check() error {
+	if o.Dir == "" {
+		return errors.New("open wal: no directory given; set wal.directory")
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"max_events", int64(o.MaxEvents)},
+		{"max_age", int64(o.MaxAge)},
+		{"segment.max_bytes", o.SegmentMaxBytes},
+		{"max_bytes", o.MaxBytes},
+		{"min_free", o.MinFree},
+		{"max_in_flight", o.MaxInFlight},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("open wal %s: %s is %d; it must not be negative", o.Dir, f.name, f.value)
+		}
+	}
+	o.setDefaults()
+	return nil
+}
+
+func (o *Options) setDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	if o.MaxEvents == 0 {
+		o.MaxEvents = defaultMaxEvents
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = defaultMaxAge
+	}
+	if o.SegmentMaxBytes == 0 {
+		o.SegmentMaxBytes = defaultSegmentMaxBytes
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = defaultMaxInFlight
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Meter == nil {
+		o.Meter = noop.Meter{}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// lockText names this process to whoever is refused.
+func (o *Options) lockText() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	text := fmt.Sprintf("host %s, pid %d, since %s", host, os.Getpid(), o.Now().UTC().Format(time.RFC3339))
+	if o.Holder != "" {
+		text = o.Holder + ", " + text
+	}
+	return text
+}

@@ -1,0 +1,303 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// progressEvery is how often a long recovery says how far it is.
+const progressEvery = 5 * time.Second
+
+// maxPartial bounds what recovery reads as one segment. It holds one window of it at a time, so the bound is
+// against absurd files only.
+const maxPartial = 1 << 40
+
+// stranded is an open segment that recovery could not move yet.
+type stranded struct {
+	lane segment.Lane
+	name string
+}
+
+// recovered is what a recovery did.
+type recovered struct {
+	lanes, segments, torn, empty, poisoned, left int
+	rows, tailBytes                              int64
+}
+
+func (r *recovered) fields() []zap.Field {
+	return []zap.Field{
+		zap.Int("lanes", r.lanes), zap.Int("segments", r.segments), zap.Int64("rows", r.rows),
+		zap.Int("torn", r.torn), zap.Int64("tail_bytes", r.tailBytes), zap.Int("empty", r.empty),
+		zap.Int("poisoned", r.poisoned), zap.Int("left", r.left),
+	}
+}
+
+// recoverAll brings every open segment of every lane to sealed/, so that it is drained without waiting for
+// traffic. It reads open segments only, one window of one at a time, whatever the size of the log.
+func (l *Log) recoverAll(ctx context.Context) error {
+	lanes, strangers, err := l.root.Lanes()
+	if err != nil {
+		return err
+	}
+	if len(strangers) > 0 {
+		l.opt.Logger.Warn("ignored: no part of a WAL root", zap.String("dir", l.opt.Dir), zap.Strings("names", strangers))
+	}
+	var sum recovered
+	start, said := time.Now(), time.Now()
+	for _, ln := range lanes {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("recover: %w", err)
+		}
+		if err := l.recoverLane(ctx, ln, &sum); err != nil {
+			return fmt.Errorf("recover %s: %w", ln.Key(), err)
+		}
+		sum.lanes++
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			l.opt.Logger.Info("recovering", append(sum.fields(), zap.Int("of_lanes", len(lanes)))...)
+		}
+	}
+	if sum.segments+sum.empty+sum.poisoned+sum.left > 0 {
+		l.opt.Logger.Info("recovered", append(sum.fields(), zap.Duration("took", time.Since(start)))...)
+	}
+	return nil
+}
+
+// recoverLane recovers one lane. Only what concerns the lane as a whole is an error.
+func (l *Log) recoverLane(ctx context.Context, ln segment.Lane, sum *recovered) error {
+	if err := l.settle(ln); err != nil {
+		return err
+	}
+	entries, strangers, err := ln.List(segment.Active)
+	if err != nil {
+		return err
+	}
+	if len(strangers) > 0 {
+		l.opt.Logger.Warn("ignored: no segments", zap.String("dir", ln.Dir(segment.Active)), zap.Strings("names", strangers))
+	}
+	// Also without an open segment: the first request of a known lane then waits for no directory.
+	if err := ln.Prepare(); err != nil {
+		return err
+	}
+	if !ln.Legacy() {
+		known, err := l.lane(ln.Tenant(), ln.Index())
+		if err != nil {
+			return err
+		}
+		known.prepared = true
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.recoverPartial(ln, e.Name, sum); err != nil {
+			l.met.unrecovered.Add(ctx, 1)
+			l.opt.Logger.Error("open segment not recovered, will be tried again; its rows are not drained until then",
+				zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", e.Name), zap.Error(err))
+			l.stranded = append(l.stranded, stranded{ln, e.Name})
+			sum.left++
+		}
+	}
+	return nil
+}
+
+// settle leaves one name per open segment and no temporary file of ours.
+func (l *Log) settle(ln segment.Lane) error {
+	entries, err := l.fs.List(ln.Dir(segment.Active))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever open here
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir || !vfs.IsTemp(e.Name) {
+			continue
+		}
+		if err := l.fs.Remove(ln.Path(segment.Active, e.Name)); err != nil {
+			return err
+		}
+	}
+	done, err := ln.Resolve(segment.ByWriter)
+	for _, f := range done.Dropped {
+		l.opt.Logger.Info("second name of a segment dropped",
+			zap.String("dir", ln.Dir(f.State)), zap.String("segment", f.Name), zap.String("kept", string(f.Kept)))
+	}
+	for _, f := range done.Poisoned {
+		l.met.poisoned.Add(context.Background(), 1)
+		l.opt.Logger.Error("copies of one segment contradict each other, set aside with a note",
+			zap.String("dir", ln.Dir(segment.Poison)), zap.String("segment", f.Name), zap.String("reason", f.Reason))
+	}
+	return err
+}
+
+// recoverStranded tries again what recovery had to leave.
+func (l *Log) recoverStranded(ctx context.Context) {
+	var still []stranded
+	for _, s := range l.stranded {
+		var sum recovered
+		err := l.recoverPartial(s.lane, s.name, &sum)
+		if err != nil {
+			l.met.unrecovered.Add(ctx, 1)
+			still = append(still, s)
+			continue
+		}
+		l.opt.Logger.Info("recovered late", append(sum.fields(), zap.String("segment", s.name))...)
+	}
+	l.stranded = still
+}
+
+// recoverPartial decides about one open segment of a dead writer: sealed/, poison/, or removed. Durable when it
+// returns nil. Idempotent: a crash at any point leaves a file that the next call treats alike.
+func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err error) {
+	path := ln.Path(segment.Active, name)
+	f, err := l.fs.OpenRW(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	// What a killed process has written is readable but not durable. It is synced before anybody sees it, or a
+	// power loss would take back what was shown.
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := l.fs.SyncDir(ln.Dir(segment.Active)); err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	found, err := frame.Inspect(f, info.Size, frame.DecodeOptions{Open: true, MaxBody: maxPartial})
+	var damage *frame.CorruptError
+	switch {
+	case err == nil:
+	case errors.Is(err, frame.ErrEmpty):
+		return l.removeEmpty(ln, name, sum)
+	case errors.Is(err, frame.ErrVersion):
+		return fmt.Errorf("written by a newer version, left as it is: %w", err)
+	case errors.As(err, &damage):
+		return l.recoverDamaged(ln, name, f, info.Size, found, damage, sum)
+	default:
+		return err
+	}
+	return l.expose(ln, name, f, found, sum)
+}
+
+// expose moves a segment that reads well to sealed/.
+func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summary, sum *recovered) error {
+	if found.Framed && !found.Header.Partial && !found.Sealed {
+		// The crash kept the final header and lost the tail. Under active/ that is read as a partial; in sealed/
+		// it would be damage. So the header says again what the file is.
+		head := frame.Header{Partial: true, Table: found.Header.Table}.Encode()
+		if _, err := f.WriteAt(head[:], 0); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := ln.Seal(name); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l.met.recovered.Add(ctx, 1)
+	sum.segments++
+	sum.rows += found.Rows
+	if found.TailDropped > 0 {
+		l.met.tails.Add(ctx, 1)
+		l.met.tailBytes.Add(ctx, found.TailDropped)
+		sum.torn++
+		sum.tailBytes += found.TailDropped
+		l.opt.Logger.Warn("torn tail: the last write of a dead writer was not finished; its whole batches are kept",
+			zap.String("segment", name), zap.String("dir", ln.Key()),
+			zap.Int64("rows", found.Rows), zap.Int64("dropped_bytes", found.TailDropped))
+	}
+	return nil
+}
+
+// removeEmpty removes a segment in which no row ever was.
+func (l *Log) removeEmpty(ln segment.Lane, name string, sum *recovered) error {
+	if err := l.fs.Remove(ln.Path(segment.Active, name)); err != nil {
+		return err
+	}
+	if err := l.fs.SyncDir(ln.Dir(segment.Active)); err != nil {
+		return err
+	}
+	l.met.empties.Add(context.Background(), 1)
+	sum.empty++
+	return nil
+}
+
+// recoverDamaged treats a segment that has bytes which are no torn tail. What a power loss left of several
+// unsynced batches looks like this, and so does a flipped bit. The whole batches before the damage become the
+// segment; the damage and all behind it are set aside in poison/ under a name of their own, because whole
+// batches may stand there. Without a batch before it all of the file is set aside.
+func (l *Log) recoverDamaged(
+	ln segment.Lane, name string, f vfs.File, size int64, found frame.Summary, damage *frame.CorruptError, sum *recovered,
+) error {
+	if found.Batches == 0 {
+		return l.poison(ln, name, fmt.Sprintf("open segment without a whole batch: %v", damage), sum)
+	}
+	rest := segment.NewNamer(newWriter()).Next(l.opt.Now()).PartialName()
+	if err := copyRange(l.fs, ln.Path(segment.Active, rest), f, damage.Offset, size); err != nil {
+		return err
+	}
+	reason := fmt.Sprintf("bytes %d to %d of %s, behind its last whole batch: %v", damage.Offset, size, name, damage)
+	if err := l.poison(ln, rest, reason, sum); err != nil {
+		return err
+	}
+	if err := f.Truncate(damage.Offset); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	found.TailDropped, found.Sealed = size-damage.Offset, false
+	return l.expose(ln, name, f, found, sum)
+}
+
+// copyRange writes bytes [from, to) of src into a new file, synced. Its name becomes durable with the move that
+// follows.
+func copyRange(fsys vfs.FS, path string, src vfs.File, from, to int64) error {
+	dst, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, min(renewChunk, to-from))
+	for off := from; err == nil && off < to; off += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), to-off)]
+		if _, err = src.ReadAt(buf, off); err == nil {
+			_, err = dst.Writev([][]byte{buf})
+		}
+	}
+	if err == nil {
+		err = dst.Sync()
+	}
+	if err = errors.Join(err, dst.Close()); err != nil {
+		_ = fsys.Remove(path) // best effort: the next recovery sets the piece aside
+		return fmt.Errorf("set aside into %s: %w", path, err)
+	}
+	return nil
+}
+
+func (l *Log) poison(ln segment.Lane, name, reason string, sum *recovered) error {
+	note := segment.Note{Reason: reason, Attempts: 1, Time: l.opt.Now().UTC()}
+	if err := ln.Quarantine(segment.Active, name, note); err != nil {
+		return err
+	}
+	l.met.poisoned.Add(context.Background(), 1)
+	sum.poisoned++
+	l.opt.Logger.Error("damaged bytes in an open segment, set aside with a note",
+		zap.String("dir", ln.Dir(segment.Poison)), zap.String("segment", name), zap.String("reason", reason))
+	return nil
+}

@@ -1,0 +1,266 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+)
+
+const (
+	sealRetryMin = 100 * time.Millisecond
+	sealRetryMax = 10 * time.Second
+	// closeTries is how often Close tries to seal what the disk refuses. What is left is durable in active/ as
+	// far as it was promised, and the next Open recovers it.
+	closeTries = 3
+)
+
+// sealWait waits for the segments that were unsealed when it was made.
+type sealWait struct {
+	left int // guarded by the lane's mu
+}
+
+// sealLoop seals what run has handed over until nothing is left. What the disk refuses stays and is tried
+// again, with pauses, beside what comes in meanwhile.
+func (ln *lane) sealLoop() {
+	pause, failures := sealRetryMin, 0
+	for {
+		err := ln.sealRound()
+		if err == nil {
+			pause, failures = sealRetryMin, 0
+			if ln.sealDone() {
+				return
+			}
+			continue
+		}
+		failures++
+		if ln.log.isClosing() && failures >= closeTries || ln.log.givenUp() {
+			ln.leaveUnsealed(err)
+			return
+		}
+		ln.log.opt.Logger.Warn("seal refused, will be tried again",
+			zap.String("dir", ln.seg.Key()), zap.Duration("after", pause), zap.Error(err))
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ln.sealWake:
+		case <-ln.log.giveUp:
+		}
+		t.Stop()
+		pause = min(2*pause, sealRetryMax)
+	}
+}
+
+// sealRound tries each waiting segment once, in order.
+func (ln *lane) sealRound() error {
+	ln.mu.Lock()
+	todo := slices.Clone(ln.unsealed)
+	ln.mu.Unlock()
+	var errs []error
+	for _, s := range todo {
+		err := ln.sealTimed(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("seal %s: %w", s.id, err))
+			continue
+		}
+		ln.log.unsealed.remove(s)
+		ln.mu.Lock()
+		ln.unsealed = slices.DeleteFunc(ln.unsealed, func(o *openSegment) bool { return o == s })
+		ln.notifyLocked(s, nil)
+		ln.mu.Unlock()
+		signal(ln.wake)
+	}
+	err := errors.Join(errs...)
+	ln.mu.Lock()
+	ln.sealErr = err
+	if err != nil {
+		for _, s := range todo {
+			ln.notifyLocked(s, err)
+		}
+	}
+	ln.mu.Unlock()
+	signal(ln.wake)
+	return err
+}
+
+func (ln *lane) sealTimed(s *openSegment) error {
+	ln.log.sealSlots <- struct{}{}
+	defer func() { <-ln.log.sealSlots }()
+	start := time.Now()
+	err := ln.seal(s)
+	ctx, met := context.Background(), ln.log.met
+	if err != nil {
+		met.seals.Add(ctx, 1, met.sealFailed)
+		return err
+	}
+	met.seals.Add(ctx, 1, met.sealOK)
+	met.sealTime.Record(ctx, time.Since(start).Seconds())
+	return nil
+}
+
+// seal finishes a segment in place and moves it to sealed/. Durable when it returns nil; after an error it may
+// be called again and goes on where it stopped. A crash in between leaves the file in active/, where it is read
+// tolerantly whatever its header says, or under both names.
+func (ln *lane) seal(s *openSegment) error {
+	if s.damaged {
+		if err := ln.renew(s); err != nil {
+			return err
+		}
+	}
+	if !s.whole {
+		if err := ln.finish(s); err != nil {
+			return err
+		}
+	}
+	if err := ln.seg.Seal(s.id.PartialName()); err != nil {
+		return fmt.Errorf("move to sealed: %w", err)
+	}
+	return nil
+}
+
+// finish writes the end of the stream and the final header, and syncs both.
+func (ln *lane) finish(s *openSegment) error {
+	eos := frame.EOS()
+	if !s.ended {
+		if _, err := s.file.Writev([][]byte{eos}); err != nil {
+			if terr := s.file.Truncate(s.at.off); terr != nil {
+				s.damaged = true
+			}
+			return fmt.Errorf("end the stream: %w", err)
+		}
+		s.ended = true
+		ln.log.space.written.Add(int64(len(eos)))
+	}
+	minTime, maxTime := s.at.times()
+	head := frame.Header{
+		MinTime: minTime, MaxTime: maxTime, Table: s.table,
+		BodyLen: uint64(s.at.off) + uint64(len(eos)) - frame.HeaderSize,
+		CRC:     crc32.Update(s.at.crc, crc32.IEEETable, eos),
+	}.Encode()
+	if _, err := s.file.WriteAt(head[:], 0); err != nil {
+		return fmt.Errorf("write the header: %w", err)
+	}
+	if err := s.file.Sync(); err != nil {
+		s.damaged = true
+		return fmt.Errorf("sync: %w", err)
+	}
+	// The bytes are durable; the descriptor has nothing left to lose.
+	s.whole = true
+	return s.file.Close()
+}
+
+// sealDone ends the sealer's claim on the lane unless a segment came in meanwhile.
+func (ln *lane) sealDone() bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if len(ln.unsealed) > 0 {
+		return false
+	}
+	ln.sealing = false
+	return true
+}
+
+// leaveUnsealed gives up what could not be sealed by the end of the log.
+func (ln *lane) leaveUnsealed(err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	for _, s := range ln.unsealed {
+		if !s.whole {
+			_ = s.file.Close() // reported by err already
+		}
+		ln.log.unsealed.remove(s)
+		ln.notifyLocked(s, err)
+	}
+	n := len(ln.unsealed)
+	ln.unsealed = nil
+	ln.sealing = false
+	ln.log.leave(fmt.Errorf("%d segments of %s stay in active/ for the next start: %w", n, ln.seg.Key(), err))
+}
+
+// awaitSeals makes p wait for all segments handed to the sealer so far.
+func (ln *lane) awaitSeals(p *pending) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	p.seal.left = len(ln.unsealed)
+	if p.seal.left == 0 {
+		p.done <- nil
+		return
+	}
+	for _, s := range ln.unsealed {
+		s.waiters = append(s.waiters, p)
+	}
+	signal(ln.sealWake)
+}
+
+// notifyLocked tells those who wait for s. The first error answers a waiter; the retry goes on without it.
+func (ln *lane) notifyLocked(s *openSegment, err error) {
+	for _, p := range s.waiters {
+		switch {
+		case p.seal.left == 0: // answered
+		case err != nil:
+			p.seal.left = 0
+			p.done <- err
+		default:
+			if p.seal.left--; p.seal.left == 0 {
+				p.done <- nil
+			}
+		}
+	}
+	s.waiters = nil
+}
+
+// Seal seals the open segment of a lane and returns when it and all before it are in sealed/, durably, or with
+// the first refusal; what was refused is retried in the background. Idempotent: without an open segment there
+// is nothing to do. Safe for many goroutines. ctx ends the wait, not the sealing.
+func (l *Log) Seal(ctx context.Context, tenant, index string) error {
+	ln, err := l.lane(tenant, index)
+	if err != nil {
+		return err
+	}
+	p := &pending{seal: &sealWait{}, done: make(chan error, 1)}
+	if err := l.enqueue(ln, p); err != nil {
+		return err
+	}
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("seal %s: %w", ln.seg.Key(), ctx.Err())
+	}
+}
+
+// unsealedSet knows the rows that are not in sealed/ yet, for the age gauge.
+type unsealedSet struct {
+	mu   sync.Mutex
+	open map[*openSegment]time.Time
+}
+
+func (u *unsealedSet) add(s *openSegment) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.open[s] = s.opened
+}
+
+func (u *unsealedSet) remove(s *openSegment) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.open, s)
+}
+
+// oldest is the age of the oldest of them, 0 without any.
+func (u *unsealedSet) oldest(now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var age time.Duration
+	for _, opened := range u.open {
+		age = max(age, now.Sub(opened))
+	}
+	return age
+}

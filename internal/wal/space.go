@@ -1,0 +1,170 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const (
+	// watchEvery is how old the measured usage may be. Own writes are added at once; what the drain frees is
+	// seen after this long.
+	watchEvery = 2 * time.Second
+	// watchShare bounds the walk to 1/watchShare of one core, whatever the number of segments.
+	watchShare = 20
+
+	// defaultShare, softShare and freeShare are percentages: of the volume for max_bytes, of max_bytes for the
+	// mark that refuses Auto, of the volume for min_free.
+	defaultShare = 75
+	softShare    = 80
+	freeShare    = 5
+	minFreeFloor = 512 << 20
+)
+
+// space decides whether a request may come in. It is exact for what this process writes and up to watchEvery
+// behind for what others free.
+type space struct {
+	fs                             vfs.FS
+	dir                            string
+	maxBytes, minFree, maxInFlight int64
+
+	inFlight atomic.Int64 // bodies admitted and not yet answered
+	written  atomic.Int64 // bytes this process has appended since Open
+
+	mu      sync.Mutex
+	walked  int64 // bytes found by the last walk
+	volume  vfs.Space
+	sinceAt int64 // value of written when that walk began
+}
+
+func newSpace(opt *Options, fsys vfs.FS) *space {
+	return &space{fs: fsys, dir: opt.Dir, maxBytes: opt.MaxBytes, minFree: opt.MinFree, maxInFlight: opt.MaxInFlight}
+}
+
+// admit lets n bytes in, or says which limit refuses them. The caller releases what was admitted.
+func (s *space) admit(mode Mode, n int64) error {
+	for {
+		now := s.inFlight.Load()
+		// A body alone is let in whatever its size: refused for ever is worse than a peak.
+		if now > 0 && now+n > s.maxInFlight {
+			return &LimitError{Limit: limitInFlight, Used: now, Max: s.maxInFlight}
+		}
+		if s.inFlight.CompareAndSwap(now, now+n) {
+			break
+		}
+	}
+	if err := s.room(mode); err != nil {
+		s.release(n)
+		return err
+	}
+	return nil
+}
+
+func (s *space) release(n int64) { s.inFlight.Add(-n) }
+
+// room checks the disk limits with everything in flight taken as written, so that no race passes them.
+func (s *space) room(mode Mode) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.written.Load() - s.sinceAt + s.inFlight.Load()
+	limit := s.limitLocked()
+	if mode == Auto {
+		limit = limit / 100 * softShare
+	}
+	if used := s.walked + since; used > limit {
+		return &LimitError{Limit: limitBytes, Used: used, Max: limit}
+	}
+	floor := s.floorLocked()
+	if free := s.volume.Free - since; free < floor {
+		return &LimitError{Limit: limitFree, Used: free, Max: floor}
+	}
+	return nil
+}
+
+func (s *space) used() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.walked + s.written.Load() - s.sinceAt
+}
+
+func (s *space) limit() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limitLocked()
+}
+
+func (s *space) limitLocked() int64 {
+	if s.maxBytes > 0 {
+		return s.maxBytes
+	}
+	return s.volume.Total / 100 * defaultShare
+}
+
+func (s *space) floorLocked() int64 {
+	if s.minFree > 0 {
+		return s.minFree
+	}
+	return max(s.volume.Total/100*freeShare, minFreeFloor)
+}
+
+// measure walks the root and asks the volume. A file with several names counts once.
+func (s *space) measure(ctx context.Context) error {
+	before := s.written.Load()
+	walked, err := s.walk(ctx, s.dir, map[uint64]struct{}{})
+	if err != nil {
+		return fmt.Errorf("measure %s: %w", s.dir, err)
+	}
+	volume, err := s.fs.Space(s.dir)
+	if err != nil {
+		return fmt.Errorf("measure the volume of %s: %w", s.dir, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walked, s.volume, s.sinceAt = walked, volume, before
+	return nil
+}
+
+// walk adds up the files below dir. Names come and go meanwhile: what is gone counts nothing.
+func (s *space) walk(ctx context.Context, dir string, seen map[uint64]struct{}) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	entries, err := s.fs.List(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && dir != s.dir {
+		return 0, nil // gone, or lost+found
+	}
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name)
+		if e.IsDir {
+			n, err := s.walk(ctx, name, seen)
+			if err != nil {
+				return 0, err
+			}
+			total += n
+			continue
+		}
+		info, err := s.fs.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if _, twice := seen[info.Inode]; !twice {
+			seen[info.Inode] = struct{}{}
+			total += info.Size
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,193 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// mark is a state of a segment to which it can go back: all whole requests up to an offset.
+type mark struct {
+	off              int64  // bytes from the start of the file
+	crc              uint32 // CRC-32 (IEEE) of the bytes behind the header
+	rows             int64
+	minTime, maxTime int64
+	untimed          bool // a batch did not tell its time range, so the segment has none
+}
+
+// openSegment is a file in active/. It belongs to run while it is the lane's cur, then to the sealer.
+type openSegment struct {
+	id     segment.ID
+	path   string
+	file   vfs.File
+	schema *schemaMessage
+	table  uuid.UUID
+	opened time.Time
+
+	at     mark // everything written whole: the good offset
+	synced mark // the part of it that a successful Sync covers
+	named  bool // active/ was synced since the file was created
+	// damaged: the file must not be appended to or synced any more, because a truncate or a sync was refused.
+	// Its good prefix is copied before it is sealed.
+	damaged bool
+	ended   bool // EOS stands behind at.off
+	whole   bool // header and stream are sealed and synced, the file is closed; only the move is missing
+
+	waiters []*pending // guarded by the lane's mu: want to know when it is in sealed/
+}
+
+// create makes a segment file and writes header and schema. On an error removed tells that no file is left.
+func (ln *lane) create(id segment.ID, schema *schemaMessage) (s *openSegment, removed bool, err error) {
+	s = &openSegment{
+		id: id, path: ln.seg.Path(segment.Active, id.PartialName()), schema: schema,
+		table: ln.readOwner(), opened: ln.log.opt.Now(),
+	}
+	s.file, err = ln.log.fs.Create(s.path)
+	if err != nil {
+		return nil, !errors.Is(err, fs.ErrExist), fmt.Errorf("create %s: %w", s.path, err)
+	}
+	head := frame.Header{Partial: true, Table: s.table}.Encode()
+	if _, err := s.file.Writev([][]byte{head[:], schema.msg}); err != nil {
+		return nil, ln.discard(s), fmt.Errorf("create %s: %w", s.path, err)
+	}
+	s.at = mark{off: int64(len(head) + len(schema.msg)), crc: crc32.ChecksumIEEE(schema.msg)}
+	ln.log.space.written.Add(s.at.off)
+	return s, false, nil
+}
+
+// discard removes a segment that never held an acknowledged row.
+func (ln *lane) discard(s *openSegment) bool {
+	_ = s.file.Close() // nothing in it counts
+	if err := ln.log.fs.Remove(s.path); err != nil {
+		ln.log.opt.Logger.Warn("segment without rows not removed, the next start does",
+			zap.String("segment", s.id.String()), zap.Error(err))
+		return false
+	}
+	ln.log.space.written.Add(-s.at.off)
+	return true
+}
+
+// write commits one group to the open segment and answers each request of it. Requests that reached the file
+// whole before a write was cut short are kept and answered like any other; the rest is refused.
+func (ln *lane) write(group []*pending) {
+	s := ln.cur
+	before := s.at
+	ln.bufs = ln.bufs[:0]
+	for _, p := range group {
+		ln.bufs = append(ln.bufs, p.req.Body)
+	}
+	n, err := s.file.Writev(ln.bufs)
+	clear(ln.bufs)
+	if err != nil {
+		err = fmt.Errorf("append to %s: %w", s.path, err)
+	}
+	kept, sync := s.take(group, n)
+	ln.log.space.written.Add(s.at.off - before.off)
+	if err != nil {
+		if terr := s.file.Truncate(s.at.off); terr != nil {
+			s.damaged = true
+			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", s.path, s.at.off, terr))
+		}
+	}
+	var serr error
+	if sync {
+		if serr = ln.sync(s); serr != nil {
+			s.damaged = true
+			s.at = before // nothing of the group was promised; it is not copied when the file is
+		}
+	}
+	if before.rows == 0 && s.at.rows > 0 {
+		ln.log.unsealed.add(s)
+	}
+	ln.count(group[:kept], serr)
+	for i, p := range group {
+		switch {
+		case i >= kept:
+			ln.log.answer(p, err)
+		default:
+			ln.log.answer(p, serr)
+		}
+	}
+}
+
+// take moves the good offset over the requests that n bytes hold whole, and gives them their rows.
+func (s *openSegment) take(group []*pending, n int64) (kept int, sync bool) {
+	for _, p := range group {
+		size := int64(len(p.req.Body))
+		if n < size {
+			return kept, sync
+		}
+		n -= size
+		first := s.at.rows
+		s.at.add(&p.req)
+		p.receipt = Receipt{Segment: s.id, First: first, End: s.at.rows}
+		sync = sync || p.req.Mode == WaitFor
+		kept++
+	}
+	return kept, sync
+}
+
+func (m *mark) add(r *Request) {
+	switch {
+	case r.MinTime == 0 && r.MaxTime == 0:
+		m.untimed = true
+	case m.rows == 0:
+		m.minTime, m.maxTime = r.MinTime, r.MaxTime
+	default:
+		m.minTime, m.maxTime = min(m.minTime, r.MinTime), max(m.maxTime, r.MaxTime)
+	}
+	m.off += int64(len(r.Body))
+	m.crc = crc32.Update(m.crc, crc32.IEEETable, r.Body)
+	m.rows += int64(r.Rows)
+}
+
+// times is the event time range for the header; both 0 when not every batch told its own.
+func (m *mark) times() (int64, int64) {
+	if m.untimed {
+		return 0, 0
+	}
+	return m.minTime, m.maxTime
+}
+
+// sync makes everything up to the good offset durable, and the file's name once. An error ends the file: what a
+// failed sync left unwritten is lost, and a later sync that succeeds proves nothing. That holds for the
+// directory too.
+func (ln *lane) sync(s *openSegment) error {
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", s.path, err)
+	}
+	if !s.named {
+		if err := ln.log.fs.SyncDir(ln.seg.Dir(segment.Active)); err != nil {
+			return fmt.Errorf("sync the name of %s: %w", s.path, err)
+		}
+		s.named = true
+	}
+	s.synced = s.at
+	return nil
+}
+
+// count adds a group to the metrics.
+func (ln *lane) count(kept []*pending, err error) {
+	ctx, met := context.Background(), ln.log.met
+	if len(kept) == 0 || err != nil {
+		return
+	}
+	var rows, size int64
+	for _, p := range kept {
+		rows += int64(p.req.Rows)
+		size += int64(len(p.req.Body))
+	}
+	met.groupSize.Record(ctx, int64(len(kept)))
+	met.appendRows.Add(ctx, rows)
+	met.appendBytes.Add(ctx, size)
+}
