@@ -230,20 +230,25 @@ func (o *osFile) Writev(bufs [][]byte) (int64, error) {
 	defer o.mu.Unlock()
 	n, err := writevAll(bufs, o.end, o.pwritev)
 	o.end += n
-	if err != nil {
-		return n, &fs.PathError{Op: "writev", Path: o.f.Name(), Err: err}
-	}
-	return n, nil
+	return n, o.named("writev", err)
 }
 
 func (o *osFile) pwritev(iov [][]byte, off int64) (n int, err error) {
-	rerr := o.raw.Control(func(fd uintptr) {
-		err = retryEINTR(func() error {
-			n, err = unix.Pwritev(int(fd), iov, off)
-			return err
-		})
+	err = o.control(func(fd int) error {
+		var err error
+		n, err = unix.Pwritev(fd, iov, off)
+		return err
 	})
-	return max(n, 0), cmpErr(rerr, err)
+	return max(n, 0), err
+}
+
+// control runs a system call on the descriptor while it is open, again when a signal came between.
+func (o *osFile) control(call func(fd int) error) error {
+	var err error
+	if o.raw.Control(func(fd uintptr) { err = retryEINTR(func() error { return call(int(fd)) }) }) != nil {
+		return fs.ErrClosed // its only reason to fail
+	}
+	return err
 }
 
 // maxIov is IOV_MAX of Linux: the kernel refuses more buffers in one call with EINVAL.
@@ -284,15 +289,13 @@ func skip(bufs [][]byte, n int) [][]byte {
 	return bufs
 }
 
-func (o *osFile) Sync() error {
-	var err error
-	rerr := o.raw.Control(func(fd uintptr) {
-		err = retryEINTR(func() error { return unix.Fdatasync(int(fd)) })
-	})
-	if err := cmpErr(rerr, err); err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: o.f.Name(), Err: err}
+func (o *osFile) Sync() error { return o.named("fdatasync", o.control(unix.Fdatasync)) }
+
+func (o *osFile) named(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &fs.PathError{Op: op, Path: o.f.Name(), Err: err}
 }
 
 func (o *osFile) Truncate(size int64) error {
@@ -306,15 +309,8 @@ func (o *osFile) Truncate(size int64) error {
 }
 
 func (o *osFile) Touch(t time.Time) error {
-	var err error
 	ts := unix.NsecToTimeval(t.UnixNano())
-	rerr := o.raw.Control(func(fd uintptr) {
-		err = retryEINTR(func() error { return unix.Futimes(int(fd), []unix.Timeval{ts, ts}) })
-	})
-	if err := cmpErr(rerr, err); err != nil {
-		return &fs.PathError{Op: "futimes", Path: o.f.Name(), Err: err}
-	}
-	return nil
+	return o.named("futimes", o.control(func(fd int) error { return unix.Futimes(fd, []unix.Timeval{ts, ts}) }))
 }
 
 func (o *osFile) Stat() (Info, error) {
@@ -326,14 +322,6 @@ func (o *osFile) Stat() (Info, error) {
 }
 
 func (o *osFile) Close() error { return o.f.Close() }
-
-// cmpErr returns the error of reaching the descriptor, else that of the call.
-func cmpErr(reach, call error) error {
-	if reach != nil {
-		return reach
-	}
-	return call
-}
 
 func retryEINTR(call func() error) error {
 	for {

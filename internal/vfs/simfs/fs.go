@@ -1,0 +1,436 @@
+package simfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// FS is the simulated disk. Safe for use by many goroutines.
+type FS struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	root  *node
+	inode uint64            // last one given out
+	seq   int               // of the newest unsynced operation; one journal for data and directories
+	locks map[string]string // held locks: name to text
+	space vfs.Space
+	off   bool
+	hook  Hook
+	ops   []Op
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// New returns an empty disk. The clock sets modification times; nil is time.Now.
+func New(now func() time.Time) *FS {
+	if now == nil {
+		now = time.Now
+	}
+	s := &FS{now: now, locks: map[string]string{}, space: vfs.Space{Free: 1 << 40, Total: 1 << 40}}
+	s.root = s.newNode(true)
+	return s
+}
+
+// SetHook replaces the hook; nil removes it.
+func (s *FS) SetHook(h Hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = h
+}
+
+// SetSpace sets what Space reports. Writes are not bounded by it; a Hook can fail them.
+func (s *FS) SetSpace(sp vfs.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.space = sp
+}
+
+// PowerOff makes every later operation fail with ErrOff.
+func (s *FS) PowerOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.off = true
+}
+
+// Ops returns the log of all operations so far.
+func (s *FS) Ops() []Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ops)
+}
+
+func failAt(n int, match func(Kind) bool, err error) (Hook, func() bool) {
+	var seen atomic.Int64
+	hook := func(op Op) error {
+		if match(op.Kind) && seen.Add(1) == int64(n)+1 {
+			return err
+		}
+		return nil
+	}
+	return hook, func() bool { return seen.Load() > int64(n) }
+}
+
+// do logs an operation, asks the hook, and runs it with the lock held. act gets what the hook returned and
+// has no effect if that is an error, except as the Hook's comment says.
+func (s *FS) do(op Op, act func(fault error) error) error {
+	s.mu.Lock()
+	if s.off {
+		s.mu.Unlock()
+		return ErrOff
+	}
+	op.K = len(s.ops)
+	s.ops = append(s.ops, op)
+	hook := s.hook
+	s.mu.Unlock()
+	var fault error
+	if hook != nil {
+		fault = hook(op)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.off = s.off || errors.Is(fault, ErrOff)
+	err := ErrOff
+	if !s.off {
+		err = act(fault)
+	}
+	s.ops[op.K].Err = err
+	return err
+}
+
+// simple is do for operations that a fault makes fail without effect.
+func (s *FS) simple(op Op, act func() error) error {
+	return s.do(op, func(fault error) error {
+		err := fault
+		if err == nil {
+			err = act()
+		}
+		if err != nil {
+			return &fs.PathError{Op: string(op.Kind), Path: op.Name, Err: err}
+		}
+		return nil
+	})
+}
+
+func clean(name string) string { return filepath.Clean("/" + name) }
+
+// lookup walks to a node. ENOENT, ENOTDIR.
+func (s *FS) lookup(name string) (*node, error) {
+	name = clean(name)
+	if name == "/" {
+		return s.root, nil
+	}
+	d, base, err := s.parent(name)
+	if err != nil {
+		return nil, err
+	}
+	n := d.live[base]
+	if n == nil {
+		return nil, syscall.ENOENT
+	}
+	return n, nil
+}
+
+// parent returns the directory that holds a name.
+func (s *FS) parent(name string) (*dir, string, error) {
+	name = clean(name)
+	n, err := s.lookup(filepath.Dir(name))
+	if err != nil {
+		return nil, "", err
+	}
+	if n.dir == nil {
+		return nil, "", syscall.ENOTDIR
+	}
+	return n.dir, filepath.Base(name), nil
+}
+
+// change applies unsynced directory operations that belong together, each in its directory.
+func (s *FS) change(ops map[*dir]dirOp) {
+	s.seq++
+	for d, op := range ops {
+		op.seq = s.seq
+		op.apply(d.live)
+		d.pending = append(d.pending, op)
+	}
+}
+
+// Create implements vfs.FS.
+func (s *FS) Create(name string) (vfs.File, error) {
+	var f *file
+	err := s.simple(Op{Kind: Create, Name: name}, func() error {
+		d, base, err := s.parent(name)
+		if err != nil {
+			return err
+		}
+		if d.live[base] != nil {
+			return syscall.EEXIST
+		}
+		n := s.newNode(false)
+		s.change(map[*dir]dirOp{d: {add: base, n: n}})
+		f = &file{s: s, n: n, name: name, write: true}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open implements vfs.FS.
+func (s *FS) Open(name string) (vfs.File, error) { return s.open(Open, name) }
+
+// OpenRW implements vfs.FS.
+func (s *FS) OpenRW(name string) (vfs.File, error) { return s.open(OpenRW, name) }
+
+func (s *FS) open(kind Kind, name string) (vfs.File, error) {
+	var f *file
+	err := s.simple(Op{Kind: kind, Name: name}, func() error {
+		n, err := s.lookup(name)
+		if err != nil {
+			return err
+		}
+		if n.dir != nil {
+			return syscall.EISDIR
+		}
+		f = &file{s: s, n: n, name: name, write: kind == OpenRW}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Link implements vfs.FS.
+func (s *FS) Link(oldname, newname string) error {
+	return s.simple(Op{Kind: Link, Name: oldname, To: newname}, func() error {
+		n, err := s.lookup(oldname)
+		if err != nil {
+			return err
+		}
+		d, base, err := s.parent(newname)
+		switch {
+		case err != nil:
+			return err
+		case n.dir != nil:
+			return syscall.EPERM
+		case d.live[base] != nil:
+			return syscall.EEXIST
+		}
+		s.change(map[*dir]dirOp{d: {add: base, n: n}})
+		return nil
+	})
+}
+
+// Rename implements vfs.FS. Files only.
+func (s *FS) Rename(oldname, newname string) error {
+	return s.simple(Op{Kind: Rename, Name: oldname, To: newname}, func() error {
+		from, oldBase, err := s.parent(oldname)
+		if err != nil {
+			return err
+		}
+		to, newBase, err := s.parent(newname)
+		if err != nil {
+			return err
+		}
+		n, old := from.live[oldBase], to.live[newBase]
+		switch {
+		case n == nil:
+			return syscall.ENOENT
+		case n.dir != nil:
+			return syscall.ENOTSUP
+		case old != nil && old.dir != nil:
+			return syscall.EISDIR
+		case n == old: // two names of one file: POSIX leaves both
+		case from == to:
+			s.change(map[*dir]dirOp{from: {del: oldBase, add: newBase, n: n}})
+		default:
+			s.change(map[*dir]dirOp{from: {del: oldBase}, to: {add: newBase, n: n}})
+		}
+		return nil
+	})
+}
+
+// Remove implements vfs.FS.
+func (s *FS) Remove(name string) error {
+	return s.simple(Op{Kind: Remove, Name: name}, func() error {
+		d, base, err := s.parent(name)
+		if err != nil {
+			return err
+		}
+		n := d.live[base]
+		switch {
+		case n == nil:
+			return syscall.ENOENT
+		case n.dir != nil && len(n.dir.live) > 0:
+			return syscall.ENOTEMPTY
+		}
+		s.change(map[*dir]dirOp{d: {del: base}})
+		return nil
+	})
+}
+
+// List implements vfs.FS.
+func (s *FS) List(name string) ([]vfs.Entry, error) {
+	var out []vfs.Entry
+	err := s.simple(Op{Kind: List, Name: name}, func() error {
+		n, err := s.lookup(name)
+		if err != nil {
+			return err
+		}
+		if n.dir == nil {
+			return syscall.ENOTDIR
+		}
+		for _, base := range slices.Sorted(maps.Keys(n.dir.live)) {
+			out = append(out, vfs.Entry{Name: base, IsDir: n.dir.live[base].dir != nil})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Stat implements vfs.FS.
+func (s *FS) Stat(name string) (in vfs.Info, err error) {
+	err = s.simple(Op{Kind: Stat, Name: name}, func() error {
+		n, err := s.lookup(name)
+		if err == nil {
+			in = n.info()
+		}
+		return err
+	})
+	return in, err
+}
+
+// MkdirAll implements vfs.FS, in the same order of operations as vfs.OS.
+func (s *FS) MkdirAll(name string) error {
+	missing, found, err := s.missing(clean(name))
+	if err != nil {
+		return err
+	}
+	if err := s.SyncDir(filepath.Dir(found)); err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(missing) {
+		if err := s.mkdir(m); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := s.SyncDir(filepath.Dir(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *FS) missing(name string) (missing []string, found string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.off {
+		return nil, "", ErrOff
+	}
+	for ; ; name = filepath.Dir(name) {
+		n, err := s.lookup(name)
+		if err == nil && n.dir == nil {
+			err = syscall.ENOTDIR
+		}
+		if err == nil {
+			return missing, name, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", &fs.PathError{Op: string(Mkdir), Path: name, Err: err}
+		}
+		missing = append(missing, name)
+	}
+}
+
+func (s *FS) mkdir(name string) error {
+	return s.simple(Op{Kind: Mkdir, Name: name}, func() error {
+		d, base, err := s.parent(name)
+		if err != nil {
+			return err
+		}
+		if d.live[base] != nil {
+			return syscall.EEXIST
+		}
+		s.change(map[*dir]dirOp{d: {add: base, n: s.newNode(true)}})
+		return nil
+	})
+}
+
+// SyncDir implements vfs.FS. A failed one leaves the names unsynced: a later one can still save them.
+func (s *FS) SyncDir(name string) error {
+	return s.simple(Op{Kind: SyncDir, Name: name}, func() error {
+		n, err := s.lookup(name)
+		if err != nil {
+			return err
+		}
+		if n.dir == nil {
+			return syscall.ENOTDIR
+		}
+		n.dir.durable, n.dir.pending = maps.Clone(n.dir.live), nil
+		return nil
+	})
+}
+
+// Space implements vfs.FS.
+func (s *FS) Space(name string) (sp vfs.Space, err error) {
+	err = s.simple(Op{Kind: Space, Name: name}, func() error {
+		sp = s.space
+		_, err := s.lookup(name)
+		return err
+	})
+	return sp, err
+}
+
+// Lock implements vfs.FS. Locks die with the machine.
+func (s *FS) Lock(name, text string) (io.Closer, error) {
+	key := clean(name)
+	err := s.do(Op{Kind: Lock, Name: name}, func(fault error) error {
+		if holder, held := s.locks[key]; held && fault == nil {
+			return &vfs.LockedError{Name: name, Holder: holder}
+		}
+		d, base, err := s.parent(name)
+		if err = errors.Join(fault, err); err != nil {
+			return &fs.PathError{Op: string(Lock), Path: name, Err: err}
+		}
+		n := d.live[base]
+		if n == nil {
+			n = s.newNode(false)
+			s.change(map[*dir]dirOp{d: {add: base, n: n}})
+		}
+		s.write(n, 0, []byte(text))
+		s.truncate(n, int64(len(text)))
+		s.locks[key] = text
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &lock{s: s, key: key}, nil
+}
+
+type lock struct {
+	s   *FS
+	key string
+}
+
+// Close releases the lock, also on a machine that is off.
+func (l *lock) Close() error {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.key == "" {
+		return fs.ErrClosed
+	}
+	delete(l.s.locks, l.key)
+	l.key = ""
+	return nil
+}
