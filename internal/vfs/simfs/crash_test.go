@@ -161,7 +161,7 @@ func TestCrash_rename(t *testing.T) {
 func TestCrash_directory(t *testing.T) {
 	t.Parallel()
 	s := disk(t, "/a")
-	hook, fired := simfs.FailAt(1, simfs.SyncDir, errors.New("EIO")) // the one after mkdir
+	hook, fired := simfs.FailAt(1, simfs.SyncDir.Is, errors.New("EIO")) // the one after mkdir
 	s.SetHook(hook)
 	require.Error(t, s.MkdirAll("/a/b"))
 	require.True(t, fired())
@@ -203,7 +203,7 @@ func TestCrash_failed_sync(t *testing.T) {
 	require.NoError(t, s.SyncDir("/d"))
 	_, err = f.Writev([][]byte{[]byte("one")})
 	require.NoError(t, err)
-	hook, _ := simfs.FailAt(0, simfs.Sync, syscall.EIO)
+	hook, _ := simfs.FailAt(0, simfs.Sync.Is, syscall.EIO)
 	s.SetHook(hook)
 	require.ErrorIs(t, f.Sync(), syscall.EIO)
 	require.NoError(t, f.Sync(), "the kernel forgot")

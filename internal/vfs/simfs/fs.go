@@ -2,13 +2,10 @@ package simfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -68,17 +65,6 @@ func (s *FS) Ops() []Op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.ops)
-}
-
-func failAt(n int, match func(Kind) bool, err error) (Hook, func() bool) {
-	var seen atomic.Int64
-	hook := func(op Op) error {
-		if match(op.Kind) && seen.Add(1) == int64(n)+1 {
-			return err
-		}
-		return nil
-	}
-	return hook, func() bool { return seen.Load() > int64(n) }
 }
 
 // do logs an operation, asks the hook, and runs it with the lock held. act gets what the hook returned and
@@ -280,25 +266,6 @@ func (s *FS) Remove(name string) error {
 	})
 }
 
-// List implements vfs.FS.
-func (s *FS) List(name string) ([]vfs.Entry, error) {
-	var out []vfs.Entry
-	err := s.simple(Op{Kind: List, Name: name}, func() error {
-		n, err := s.lookup(name)
-		if err != nil {
-			return err
-		}
-		if n.dir == nil {
-			return syscall.ENOTDIR
-		}
-		for _, base := range slices.Sorted(maps.Keys(n.dir.live)) {
-			out = append(out, vfs.Entry{Name: base, IsDir: n.dir.live[base].dir != nil})
-		}
-		return nil
-	})
-	return out, err
-}
-
 // Stat implements vfs.FS.
 func (s *FS) Stat(name string) (in vfs.Info, err error) {
 	err = s.simple(Op{Kind: Stat, Name: name}, func() error {
@@ -309,128 +276,4 @@ func (s *FS) Stat(name string) (in vfs.Info, err error) {
 		return err
 	})
 	return in, err
-}
-
-// MkdirAll implements vfs.FS, in the same order of operations as vfs.OS.
-func (s *FS) MkdirAll(name string) error {
-	missing, found, err := s.missing(clean(name))
-	if err != nil {
-		return err
-	}
-	if err := s.SyncDir(filepath.Dir(found)); err != nil {
-		return err
-	}
-	for _, m := range slices.Backward(missing) {
-		if err := s.mkdir(m); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if err := s.SyncDir(filepath.Dir(m)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *FS) missing(name string) (missing []string, found string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.off {
-		return nil, "", ErrOff
-	}
-	for ; ; name = filepath.Dir(name) {
-		n, err := s.lookup(name)
-		if err == nil && n.dir == nil {
-			err = syscall.ENOTDIR
-		}
-		if err == nil {
-			return missing, name, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", &fs.PathError{Op: string(Mkdir), Path: name, Err: err}
-		}
-		missing = append(missing, name)
-	}
-}
-
-func (s *FS) mkdir(name string) error {
-	return s.simple(Op{Kind: Mkdir, Name: name}, func() error {
-		d, base, err := s.parent(name)
-		if err != nil {
-			return err
-		}
-		if d.live[base] != nil {
-			return syscall.EEXIST
-		}
-		s.change(map[*dir]dirOp{d: {add: base, n: s.newNode(true)}})
-		return nil
-	})
-}
-
-// SyncDir implements vfs.FS. A failed one leaves the names unsynced: a later one can still save them.
-func (s *FS) SyncDir(name string) error {
-	return s.simple(Op{Kind: SyncDir, Name: name}, func() error {
-		n, err := s.lookup(name)
-		if err != nil {
-			return err
-		}
-		if n.dir == nil {
-			return syscall.ENOTDIR
-		}
-		n.dir.durable, n.dir.pending = maps.Clone(n.dir.live), nil
-		return nil
-	})
-}
-
-// Space implements vfs.FS.
-func (s *FS) Space(name string) (sp vfs.Space, err error) {
-	err = s.simple(Op{Kind: Space, Name: name}, func() error {
-		sp = s.space
-		_, err := s.lookup(name)
-		return err
-	})
-	return sp, err
-}
-
-// Lock implements vfs.FS. Locks die with the machine.
-func (s *FS) Lock(name, text string) (io.Closer, error) {
-	key := clean(name)
-	err := s.do(Op{Kind: Lock, Name: name}, func(fault error) error {
-		if holder, held := s.locks[key]; held && fault == nil {
-			return &vfs.LockedError{Name: name, Holder: holder}
-		}
-		d, base, err := s.parent(name)
-		if err = errors.Join(fault, err); err != nil {
-			return &fs.PathError{Op: string(Lock), Path: name, Err: err}
-		}
-		n := d.live[base]
-		if n == nil {
-			n = s.newNode(false)
-			s.change(map[*dir]dirOp{d: {add: base, n: n}})
-		}
-		s.write(n, 0, []byte(text))
-		s.truncate(n, int64(len(text)))
-		s.locks[key] = text
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &lock{s: s, key: key}, nil
-}
-
-type lock struct {
-	s   *FS
-	key string
-}
-
-// Close releases the lock, also on a machine that is off.
-func (l *lock) Close() error {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.key == "" {
-		return fs.ErrClosed
-	}
-	delete(l.s.locks, l.key)
-	l.key = ""
-	return nil
 }

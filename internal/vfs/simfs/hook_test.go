@@ -76,7 +76,7 @@ func TestHook_fault(t *testing.T) {
 		simfs.Lock:   func() error { _, err := s.Lock("/a/l", "x"); return err },
 		simfs.List:   func() error { _, err := s.List("/a"); return err },
 	} {
-		hook, fired := simfs.FailAt(0, kind, syscall.EIO)
+		hook, fired := simfs.FailAt(0, kind.Is, syscall.EIO)
 		s.SetHook(hook)
 		require.ErrorIs(t, call(), syscall.EIO, kind)
 		require.True(t, fired())
@@ -90,7 +90,7 @@ func TestHook_short_write(t *testing.T) {
 	s := simfs.New(nil)
 	f, err := s.Create("/f")
 	require.NoError(t, err)
-	hook, _ := simfs.FailAt(1, simfs.Writev, &simfs.ShortWrite{Bytes: 2, Err: syscall.ENOSPC})
+	hook, _ := simfs.FailAt(1, simfs.Writev.Is, &simfs.ShortWrite{Bytes: 2, Err: syscall.ENOSPC})
 	s.SetHook(hook)
 	_, err = f.Writev([][]byte{[]byte("one")})
 	require.NoError(t, err)

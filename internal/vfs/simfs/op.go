@@ -3,6 +3,7 @@ package simfs
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Kind of an operation.
@@ -41,6 +42,9 @@ func (k Kind) Changes() bool {
 	}
 	return true
 }
+
+// Is tells whether two kinds are the same; for FailAt.
+func (k Kind) Is(other Kind) bool { return k == other }
 
 // Op is one operation.
 type Op struct {
@@ -89,14 +93,19 @@ func (s *ShortWrite) Unwrap() error { return s.Err }
 // itself use the disk.
 type Hook func(Op) error
 
-// CutAt returns a Hook that switches the machine off before the n-th operation, from 0, that changes the disk,
-// and a function that tells whether it came to that. For sweeps: n = 0, 1, 2, ... until it does not.
-func CutAt(n int) (hook Hook, fired func() bool) {
-	return failAt(n, Kind.Changes, ErrOff)
+// FailAt returns a Hook that answers the n-th operation, from 0, of the kinds that match with err, and a function
+// that tells whether it came to that. For one kind: FailAt(0, simfs.Sync.Is, syscall.EIO). For sweeps: n = 0, 1,
+// 2, ... until it does not.
+func FailAt(n int, match func(Kind) bool, err error) (hook Hook, fired func() bool) {
+	var seen atomic.Int64
+	hook = func(op Op) error {
+		if match(op.Kind) && seen.Add(1) == int64(n)+1 {
+			return err
+		}
+		return nil
+	}
+	return hook, func() bool { return seen.Load() > int64(n) }
 }
 
-// FailAt returns a Hook that fails the n-th operation, from 0, of one kind, and a function that tells whether
-// it came to that.
-func FailAt(n int, kind Kind, err error) (hook Hook, fired func() bool) {
-	return failAt(n, func(k Kind) bool { return k == kind }, err)
-}
+// CutAt is FailAt that switches the machine off before the n-th operation that changes the disk.
+func CutAt(n int) (hook Hook, fired func() bool) { return FailAt(n, Kind.Changes, ErrOff) }
