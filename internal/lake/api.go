@@ -1,0 +1,147 @@
+package lake
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+)
+
+// Options say where the lake is. The zero values of Logger, Meter and Now mean none, none and time.Now.
+type Options struct {
+	// Catalog is sqlite:///absolute/path or sqlite://./relative/path of the catalog file. Its directory must exist.
+	Catalog string
+	// Warehouse is the directory of new tables, as a path or a file:// URL. Made when it is missing. Unused, and
+	// not needed, when ReadOnly.
+	Warehouse string
+	// ReadOnly never creates or changes anything; Ensure and Commit return ErrReadOnly.
+	ReadOnly bool
+
+	Logger *zap.Logger
+	Meter  metric.Meter
+	Now    func() time.Time
+}
+
+// Segment is one WAL segment offered to Commit.
+type Segment struct {
+	// ID names the segment in the proof and in the column segment_id.
+	ID string
+	// Batches hold the segment's rows in order, schema otelarrow.WALSchema. Commit does not keep or release them.
+	Batches []arrow.RecordBatch
+	// Rows is the sum of the batches' rows.
+	Rows int64
+	// Doubtful says that the segment may have been committed by a process that did not live to mark it: recovered,
+	// orphaned, requeued, or present when this drain started. Unless the proof names it, the table is asked.
+	Doubtful bool
+	// ModTime of the segment's file; zero if unknown. With the time inside ID it decides whether the proof covers
+	// the segment's whole life.
+	ModTime time.Time
+}
+
+// Outcome says what Commit did. It is right also when Commit returns an error, as far as it goes.
+type Outcome struct {
+	// Committed is, per segment id, how many of its rows are known to be in the table now: rows [0, n), counting
+	// those found already there. An id that is missing is not known to have any.
+	Committed map[string]int64
+	// Snapshot is the id of the last snapshot this call made; 0 if it made none.
+	Snapshot     int64
+	RowsWritten  int64
+	FilesWritten int64
+	// Duplicates counts rows offered that were found in the table already and were not written again.
+	Duplicates int64
+}
+
+// TableInfo describes a table as of its current snapshot.
+type TableInfo struct {
+	Namespace  string
+	Name       string
+	UUID       uuid.UUID
+	Rows       int64
+	Files      int64
+	Bytes      int64
+	Snapshots  int
+	LastCommit time.Time // zero for a table without snapshots
+	Location   string
+}
+
+// Plan is what a reader needs to scan a table.
+type Plan struct {
+	Table       TableInfo
+	SnapshotID  int64 // 0 for a table without snapshots
+	Files       []PlanFile
+	DeleteFiles int // a reader that does not apply deletes must refuse a plan with any
+	Schema      []PlanColumn
+}
+
+// PlanFile is one Parquet file; Path is an operating-system path for a local warehouse.
+type PlanFile struct {
+	Path  string
+	Rows  int64
+	Bytes int64
+}
+
+// PlanColumn is one top-level column. DuckDBType is its type in DuckDB's syntax, MAP, STRUCT and LIST included.
+type PlanColumn struct {
+	FieldID    int
+	Name       string
+	DuckDBType string
+	Required   bool
+}
+
+// What a caller branches on.
+var (
+	// ErrNoCatalog: a read-only lake found no catalog file, or one without Iceberg tables in it.
+	ErrNoCatalog = errors.New("lake: no catalog")
+	// ErrReadOnly: the lake was opened read-only.
+	ErrReadOnly = errors.New("lake: opened read-only")
+	// ErrNoTable: the catalog does not know the table.
+	ErrNoTable = errors.New("lake: no such table")
+	// ErrShape: the table exists with columns or partitions this version must not write to.
+	ErrShape = errors.New("lake: table has an incompatible shape")
+	// ErrProof: the table's proof cannot be read. Nothing is written until a person has looked.
+	ErrProof = errors.New("lake: consumed-proof is unreadable")
+	// ErrClock: this machine's clock is behind the table's last commit by more than Iceberg allows.
+	ErrClock = errors.New("lake: clock is behind the table")
+)
+
+// IncarnationError says that the catalog now holds another table of the same name. Nothing was written to it.
+type IncarnationError struct {
+	Table      string
+	Want, Have uuid.UUID
+}
+
+func (e *IncarnationError) Error() string {
+	return fmt.Sprintf("lake: table %s is another incarnation: want uuid %s, have %s", e.Table, e.Want, e.Have)
+}
+
+// GoneBackError says that the catalog shows an older state of the table than one that was seen before, as after a
+// restore from a backup. Nothing was written.
+type GoneBackError struct {
+	Table                      string
+	WantSequence, HaveSequence int64
+	WantMetadata, HaveMetadata string
+}
+
+func (e *GoneBackError) Error() string {
+	return fmt.Sprintf("lake: table %s went back: seen before: sequence %d (%s), now: sequence %d (%s)",
+		e.Table, e.WantSequence, e.WantMetadata, e.HaveSequence, e.HaveMetadata)
+}
+
+// UnknownError says that a commit was sent and that its outcome could not be learned. The data files stay. Offer the
+// same segments again: the next Commit finds out.
+type UnknownError struct {
+	Table    string
+	CommitID string
+	Attempts int
+	Err      error
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("lake: commit %s to %s after %d attempts: outcome unknown: %v", e.CommitID, e.Table, e.Attempts, e.Err)
+}
+
+func (e *UnknownError) Unwrap() error { return e.Err }

@@ -1,0 +1,49 @@
+package lake
+
+import (
+	"cmp"
+	"time"
+)
+
+// limits bound what one transaction holds and how long it is tried. Tests make them small.
+type limits struct {
+	// partitions in one transaction. One client with random times would otherwise make a file per row in one go.
+	partitions int
+	// segments in one transaction. Its ids must all fit the proof, which is rewritten with each commit: 2,048 ids
+	// are about 50 KB of metadata.json.
+	segments int
+	// proofEntries and proofBytes bound the proof apart from the newest commit, whose ids always stay.
+	proofEntries int
+	proofBytes   int
+	// fileBytes is the size, compressed, at which a data file ends (design: 128 MiB).
+	fileBytes int64
+	// rowGroupBytes is the size, compressed, at which a row group ends: this much is held in memory.
+	rowGroupBytes int64
+	// chunkRows and chunkBytes bound the rows that are in table form at one time.
+	chunkRows  int
+	chunkBytes int64
+	// attempts to commit one transaction, and the time given to one answer of the catalog. The time is generous:
+	// a catalog that answers late is only a delay, an answer not waited for is an outcome to find out.
+	attempts      int
+	commitTimeout time.Duration
+	// backoff is the first wait between attempts; it doubles up to backoffMax, and a random part of it is waited.
+	backoff    time.Duration
+	backoffMax time.Duration
+}
+
+func (l limits) orDefault() limits {
+	return limits{
+		partitions:    cmp.Or(l.partitions, 200),
+		segments:      cmp.Or(l.segments, 2048),
+		proofEntries:  cmp.Or(l.proofEntries, 2048),
+		proofBytes:    cmp.Or(l.proofBytes, 128<<10),
+		fileBytes:     cmp.Or(l.fileBytes, 128<<20),
+		rowGroupBytes: cmp.Or(l.rowGroupBytes, 64<<20),
+		chunkRows:     cmp.Or(l.chunkRows, 8192),
+		chunkBytes:    cmp.Or(l.chunkBytes, 16<<20),
+		attempts:      cmp.Or(l.attempts, 20),
+		commitTimeout: cmp.Or(l.commitTimeout, time.Minute),
+		backoff:       cmp.Or(l.backoff, 50*time.Millisecond),
+		backoffMax:    cmp.Or(l.backoffMax, 5*time.Second),
+	}
+}

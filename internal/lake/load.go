@@ -1,0 +1,134 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/iceberg-go/catalog"
+	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
+)
+
+// allowedSkew is how far the clock may be behind the table's last commit: iceberg-go refuses a snapshot that is a
+// minute older than its predecessor.
+const allowedSkew = 55 * time.Second
+
+// state is a table as the catalog shows it.
+type state struct {
+	tbl   *table.Table
+	proof proof
+}
+
+// open loads a table so that what it writes goes through the lake's IO and what it commits through the lake's
+// catalog.
+func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	t, err := l.cat.LoadTable(ctx, id)
+	if errors.Is(err, catalog.ErrNoSuchTable) || errors.Is(err, catalog.ErrNoSuchNamespace) {
+		return nil, fmt.Errorf("%w: %s", ErrNoTable, strings.Join(id, "."))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
+	}
+	fs := func(context.Context) (iceio.IO, error) { return l.io, nil }
+	return table.New(t.Identifier(), t.Metadata(), t.MetadataLocation(), fs, l.cat), nil
+}
+
+// load opens the table, and checks that it is this incarnation, that it did not go back, and that its proof is
+// whole. A state it returns was seen: an older one will be refused from now on.
+func (t *Table) load(ctx context.Context) (state, error) {
+	tbl, err := t.lake.open(ctx, t.id)
+	if err != nil {
+		return state{}, err
+	}
+	meta := tbl.Metadata()
+	if have := meta.TableUUID(); have != t.uuid {
+		return state{}, &IncarnationError{Table: t.Name(), Want: t.uuid, Have: have}
+	}
+	if err := t.checkHead(tbl); err != nil {
+		return state{}, err
+	}
+	p, err := readProof(meta, t.lake.now())
+	if err != nil {
+		return state{}, fmt.Errorf("property %s of %s: %w", propProof, t.Name(), err)
+	}
+	t.see(headOf(tbl))
+	return state{tbl: tbl, proof: p}, nil
+}
+
+// readProof reads the proof of a table. A table with snapshots and without a proof of its own was written by
+// others, or before there was a proof: the list starts now, and older segments must be looked up.
+func readProof(meta table.Metadata, now time.Time) (proof, error) {
+	none := proof{table: meta.TableUUID()}
+	if meta.CurrentSnapshot() != nil {
+		none.coverage = now.UnixMilli()
+	}
+	text, ok := meta.Properties()[propProof]
+	if !ok {
+		return none, nil
+	}
+	p, err := decodeProof(text)
+	if err != nil {
+		return proof{}, err
+	}
+	if p.table != meta.TableUUID() {
+		// Properties get copied along with a table; the rows they speak of do not.
+		return none, nil
+	}
+	return p, nil
+}
+
+// checkHead compares the table with the newest state seen of it.
+func (t *Table) checkHead(tbl *table.Table) error {
+	seq, loc := t.Head()
+	have := headOf(tbl)
+	if loc == "" || have.metadata == loc {
+		return nil
+	}
+	if have.sequence < seq || forked(tbl, loc) {
+		return &GoneBackError{
+			Table: t.Name(), WantSequence: seq, HaveSequence: have.sequence, WantMetadata: loc, HaveMetadata: have.metadata,
+		}
+	}
+	return nil
+}
+
+// forked tells whether the table's history cannot contain the metadata file seen before: another file has its
+// version number, or the table has not got that far.
+func forked(tbl *table.Table, seen string) bool {
+	want, ok := metadataVersion(seen)
+	if !ok {
+		return false
+	}
+	if have, ok := metadataVersion(tbl.MetadataLocation()); ok && have <= want {
+		return true
+	}
+	for e := range tbl.Metadata().PreviousFiles() {
+		if v, ok := metadataVersion(e.MetadataFile); ok && v == want && e.MetadataFile != seen {
+			return true
+		}
+	}
+	return false
+}
+
+// metadataVersion reads the number that names of metadata files begin with.
+func metadataVersion(location string) (int, bool) {
+	number, _, _ := strings.Cut(path.Base(location), "-")
+	v, err := strconv.Atoi(number)
+	return v, err == nil
+}
+
+// checkClock refuses to write with a clock that iceberg-go would refuse later, and says what to do. It reads the
+// system clock and not Options.Now: that is what iceberg-go stamps snapshots with.
+func checkClock(name string, meta table.Metadata) error {
+	last := time.UnixMilli(meta.LastUpdatedMillis())
+	if behind := time.Until(last); behind > allowedSkew {
+		return fmt.Errorf("%w %s: its last commit was at %s, in %s by the clock of this machine; set the clock",
+			ErrClock, name, last.UTC().Format(time.RFC3339), behind.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package lake
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
+	"go.uber.org/zap"
+)
+
+// lookupBatch is how many rows of two columns are in memory at a time.
+const lookupBatch = 64 << 10
+
+// Lookup tells how many rows of each segment were committed: rows [0, n). The proof answers first, then the rows of
+// the table themselves. An id that is missing from the result has no rows in the table. Rows count as committed also
+// when they were deleted from the table since, as long as a later row of the segment is there.
+//
+//	errors  anything means "not known", never "not committed"
+//	ctx     ends it
+func (t *Table) Lookup(ctx context.Context, ids []string) (map[string]int64, error) {
+	st, err := t.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]int64, len(ids))
+	listed := st.proof.rows()
+	var ask []string
+	for _, id := range ids {
+		if n, ok := listed[id]; ok {
+			out[id] = n
+		} else {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	found, err := t.rowsOf(ctx, st.tbl, ask)
+	if err != nil {
+		return nil, fmt.Errorf("look up %d segments in %s: %w", len(ask), t.Name(), err)
+	}
+	for id, n := range found {
+		out[id] = n
+	}
+	return out, nil
+}
+
+// seen is what the table holds of one segment.
+type seen struct {
+	rows int64 // how many
+	end  int64 // the last position, plus one
+}
+
+// rowsOf finds the rows of segments in the table's current snapshot. Rows of a segment are committed in order, so the
+// last one tells how many were.
+func (t *Table) rowsOf(ctx context.Context, tbl *table.Table, ids []string) (map[string]int64, error) {
+	t.lake.metrics.lookups.Add(ctx, int64(len(ids)))
+	out := map[string]int64{}
+	snap := tbl.CurrentSnapshot()
+	column, ok := tbl.Schema().FindFieldByName(colSegmentID)
+	if snap == nil || !ok {
+		return out, nil
+	}
+	want := make(map[string]*seen, len(ids))
+	for _, id := range ids {
+		want[id] = &seen{}
+	}
+	sorted := slices.Sorted(slices.Values(ids))
+	for df, err := range t.lake.dataFiles(snap) {
+		if err != nil {
+			return nil, err
+		}
+		if !mayHold(df, column.ID, sorted) {
+			continue
+		}
+		if err := t.lake.count(ctx, df, tbl.Schema(), want); err != nil {
+			return nil, fmt.Errorf("read %s: %w", df.FilePath(), err)
+		}
+	}
+	for id, s := range want {
+		if s.rows > 0 {
+			out[id] = s.end
+		}
+		if s.rows > s.end {
+			t.lake.metrics.doubled.Add(ctx, 1)
+			t.lake.log.Error("A segment has more rows in the table than it has positions: rows were committed twice",
+				zap.String("table", t.Name()), zap.String("segment", id), zap.Int64("rows", s.rows), zap.Int64("positions", s.end))
+		}
+	}
+	return out, nil
+}
+
+// mayHold is false when the file's bounds exclude all of the sorted ids. The ids begin with a time, so a file's
+// bounds are as narrow as its segments are close in age.
+func mayHold(df iceberg.DataFile, fieldID int, sorted []string) bool {
+	lower, hasLower := df.LowerBoundValues()[fieldID]
+	upper, hasUpper := df.UpperBoundValues()[fieldID]
+	first := 0
+	if hasLower {
+		first, _ = slices.BinarySearchFunc(sorted, lower, func(id string, b []byte) int { return bytes.Compare([]byte(id), b) })
+	}
+	return first < len(sorted) && (!hasUpper || bytes.Compare([]byte(sorted[first]), upper) <= 0)
+}
+
+// count adds the rows of one data file to want.
+func (l *Lake) count(ctx context.Context, df iceberg.DataFile, sc *iceberg.Schema, want map[string]*seen) error {
+	if df.FileFormat() != iceberg.ParquetFile {
+		return fmt.Errorf("format %s cannot be read", df.FileFormat())
+	}
+	in, err := l.io.Open(df.FilePath())
+	if err != nil {
+		return err
+	}
+	pf, err := file.NewParquetReader(in)
+	if err != nil {
+		_ = in.Close()
+		return err
+	}
+	defer func() { _ = pf.Close() }() // closes in; only read from
+	id, row := leafOf(pf.MetaData().Schema, sc, colSegmentID), leafOf(pf.MetaData().Schema, sc, colSegmentRow)
+	if id < 0 || row < 0 {
+		return nil // written by others: no row of it came from a segment
+	}
+	reader, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{BatchSize: lookupBatch}, memory.DefaultAllocator)
+	if err != nil {
+		return err
+	}
+	batches, err := reader.GetRecordReader(ctx, []int{id, row}, nil)
+	if err != nil {
+		return err
+	}
+	defer batches.Release()
+	for batches.Next() {
+		rec := batches.RecordBatch()
+		if err := countBatch(rec.Column(at(rec.Schema().FieldIndices(colSegmentID))), rec.Column(at(rec.Schema().FieldIndices(colSegmentRow))), want); err != nil {
+			return err
+		}
+	}
+	return batches.Err()
+}
+
+func at(indices []int) int {
+	if len(indices) == 0 {
+		return 0
+	}
+	return indices[0]
+}
+
+func countBatch(idColumn, rowColumn any, want map[string]*seen) error {
+	ids, ok := idColumn.(*array.String)
+	if !ok {
+		return fmt.Errorf("%s is a %T", colSegmentID, idColumn)
+	}
+	rows, ok := rowColumn.(*array.Int64)
+	if !ok {
+		return fmt.Errorf("%s is a %T", colSegmentRow, rowColumn)
+	}
+	for i := range ids.Len() {
+		if ids.IsNull(i) || rows.IsNull(i) {
+			continue
+		}
+		if s := want[ids.Value(i)]; s != nil {
+			s.rows++
+			s.end = max(s.end, rows.Value(i)+1)
+		}
+	}
+	return nil
+}
+
+// leafOf finds a top-level column of the table in a file: by field id, or by name in a file without ids. -1 if none.
+func leafOf(leaves *schema.Schema, sc *iceberg.Schema, name string) int {
+	f, ok := sc.FindFieldByName(name)
+	if !ok {
+		return -1
+	}
+	for i := range leaves.NumColumns() {
+		if leaves.Column(i).SchemaNode().FieldID() == int32(f.ID) {
+			return i
+		}
+	}
+	return leaves.ColumnIndexByName(name)
+}

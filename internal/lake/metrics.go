@@ -1,0 +1,82 @@
+package lake
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+)
+
+// The outcomes of a transaction sent to a catalog.
+const (
+	outcomeDone    = "done"
+	outcomeRetried = "retried" // an error that was followed by another look
+	outcomeFailed  = "failed"
+	outcomeUnknown = "unknown"
+)
+
+type metrics struct {
+	commits    metric.Int64Counter
+	took       metric.Float64Histogram
+	rows       metric.Int64Counter
+	files      metric.Int64Counter
+	bytes      metric.Int64Counter
+	duplicates metric.Int64Counter
+	lookups    metric.Int64Counter
+	doubled    metric.Int64Counter
+}
+
+func meterOf(opt Options) metric.Meter {
+	if opt.Meter == nil {
+		return noop.Meter{}
+	}
+	return opt.Meter
+}
+
+func newMetrics(m metric.Meter) (*metrics, error) {
+	var (
+		out metrics
+		err error
+	)
+	counter := func(dst *metric.Int64Counter, name, unit, text string) {
+		if err == nil {
+			*dst, err = m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		}
+	}
+	counter(&out.commits, "siglake_lake_commits_total", "{commit}", "Iceberg transactions sent, by outcome.")
+	counter(&out.rows, "siglake_lake_rows_total", "{row}", "Rows that became part of a table.")
+	counter(&out.files, "siglake_lake_files_total", "{file}", "Data files that became part of a table.")
+	counter(&out.bytes, "siglake_lake_bytes_total", "By", "Bytes of the data files that became part of a table.")
+	counter(&out.duplicates, "siglake_lake_duplicate_rows_total", "{row}", "Rows offered that were in the table already and were not written again.")
+	counter(&out.lookups, "siglake_lake_lookups_total", "{segment}", "Segments looked up in the rows of a table because the proof could not tell.")
+	counter(&out.doubled, "siglake_lake_doubled_segments_total", "{segment}", "Segments found with more rows in a table than positions: a broken promise.")
+	if err == nil {
+		out.took, err = m.Float64Histogram("siglake_lake_commit_duration", metric.WithUnit("s"),
+			metric.WithDescription("Time of a transaction from the load of the table to the answer of the catalog."))
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	for _, o := range []string{outcomeDone, outcomeRetried, outcomeFailed, outcomeUnknown} {
+		out.commits.Add(ctx, 0, outcome(o))
+	}
+	for _, c := range []metric.Int64Counter{out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled} {
+		c.Add(ctx, 0)
+	}
+	return &out, nil
+}
+
+func outcome(o string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("outcome", o))
+}
+
+func (m *metrics) committed(ctx context.Context, rows, files, bytes int64, took time.Duration) {
+	m.commits.Add(ctx, 1, outcome(outcomeDone))
+	m.rows.Add(ctx, rows)
+	m.files.Add(ctx, files)
+	m.bytes.Add(ctx, bytes)
+	m.took.Record(ctx, took.Seconds())
+}

@@ -1,0 +1,140 @@
+package lake
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+)
+
+// nsPerDay is a partition's width in timestamp_ns.
+const nsPerDay = int64(24 * 60 * 60 * 1e9)
+
+// part is rows [from, to) of a segment.
+type part struct {
+	seg      Segment
+	from, to int64
+}
+
+// key is one row: where it sorts, and where it is.
+type key struct {
+	ns          int64
+	source, row int32
+}
+
+// rowSet is the rows of one transaction in table order: by timestamp_ns (and so by timestamp, which is its floor),
+// then as offered.
+type rowSet struct {
+	sources []otelarrow.Source
+	bytes   [][]int64 // per source and row, in the table's form
+	keys    []key
+}
+
+// dayOf is the partition of a row: whole days since 1970, floored also before it.
+func dayOf(ns int64) int32 {
+	d := ns / nsPerDay
+	if ns%nsPerDay < 0 {
+		d--
+	}
+	return int32(d)
+}
+
+// collect takes from the parts, in order, the longest prefix of rows that lies in at most maxDays partitions, and
+// sorts it. It returns the parts that the rows make up.
+func collect(parts []part, maxDays int) (*rowSet, []part, error) {
+	set := &rowSet{}
+	var taken []part
+	days := map[int32]struct{}{}
+	for _, p := range parts {
+		end, full, err := set.add(p, days, maxDays)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read segment %s: %w", p.seg.ID, err)
+		}
+		if end > p.from {
+			taken = append(taken, part{seg: p.seg, from: p.from, to: end})
+		}
+		if full {
+			break
+		}
+	}
+	slices.SortFunc(set.keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.ns, b.ns), cmp.Compare(a.source, b.source), cmp.Compare(a.row, b.row))
+	})
+	return set, taken, nil
+}
+
+// add appends rows of p up to its end, or to the first row (full) whose partition would be one too many.
+func (s *rowSet) add(p part, days map[int32]struct{}, maxDays int) (end int64, full bool, err error) {
+	first := int64(0) // position of the batch's first row in the segment
+	end = p.from
+	for _, rec := range p.seg.Batches {
+		n := rec.NumRows()
+		if first+n <= p.from {
+			first += n
+			continue
+		}
+		times, err := otelarrow.Timestamps(rec)
+		if err != nil {
+			return 0, false, err
+		}
+		sizes, err := otelarrow.RowBytes(rec)
+		if err != nil {
+			return 0, false, err
+		}
+		source := int32(len(s.sources))
+		s.sources = append(s.sources, otelarrow.Source{SegmentID: p.seg.ID, FirstRow: first, Record: rec})
+		s.bytes = append(s.bytes, sizes)
+		for row := max(0, p.from-first); row < n && first+row < p.to; row++ {
+			day := dayOf(times[row])
+			if _, seen := days[day]; !seen {
+				if len(days) == maxDays {
+					return end, true, nil
+				}
+				days[day] = struct{}{}
+			}
+			s.keys = append(s.keys, key{ns: times[row], source: source, row: int32(row)})
+			end++
+		}
+		first += n
+	}
+	return end, false, nil
+}
+
+// day returns the end of the run of keys, from lo on, that share a partition.
+func (s *rowSet) day(lo int) (hi int, day int32) {
+	day = dayOf(s.keys[lo].ns)
+	end, overflow := (int64(day)+1)*nsPerDay, int64(day)+1 > maxDay
+	hi = lo + 1
+	for hi < len(s.keys) && (overflow || s.keys[hi].ns < end) {
+		hi++
+	}
+	return hi, day
+}
+
+// maxDay is the last day whose end is an int64 of nanoseconds.
+const maxDay = int64(1<<63-1) / nsPerDay
+
+// chunk returns the end of the longest run of keys, from lo on and below hi, within the bounds; at least one row.
+func (s *rowSet) chunk(lo, hi int, l limits) int {
+	var size int64
+	end := lo
+	for end < hi && end-lo < l.chunkRows {
+		k := s.keys[end]
+		size += s.bytes[k.source][k.row]
+		if size > l.chunkBytes && end > lo {
+			break
+		}
+		end++
+	}
+	return end
+}
+
+// refs are the positions of keys [lo, hi) for otelarrow.Gather.
+func (s *rowSet) refs(lo, hi int) []otelarrow.RowRef {
+	out := make([]otelarrow.RowRef, hi-lo)
+	for i, k := range s.keys[lo:hi] {
+		out[i] = otelarrow.RowRef{Source: k.source, Row: k.row}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+)
+
+// Properties of a table that are ours.
+const (
+	propSignal = "siglake.signal"
+	propProof  = "siglake.consumed-proof"
+)
+
+// Summary properties of a snapshot that are ours: for people and for finding a commit again.
+const (
+	sumCommitID = "siglake.commit-id"
+	sumSegments = "siglake.segments"
+)
+
+// previousVersions of metadata.json stay on disk. Each holds the whole proof; twenty are enough to see what happened.
+const previousVersions = "20"
+
+// newTableProperties are those of a new table. An operator may change them later, the proof apart.
+func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
+	props := iceberg.Properties{
+		table.PropertyFormatVersion:               "2",
+		propSignal:                                s.String(),
+		table.WriteFormatDefaultKey:               "parquet",
+		table.ParquetCompressionKey:               "zstd",
+		table.ParquetCompressionLevelKey:          "3",
+		table.WriteTargetFileSizeBytesKey:         fmt.Sprint(l.fileBytes),
+		table.ManifestMergeEnabledKey:             "true",
+		table.MetadataDeleteAfterCommitEnabledKey: "true",
+		table.MetadataPreviousVersionsMaxKey:      previousVersions,
+		// iceberg-go's own retry replays property values and would put an old proof over a newer one.
+		table.CommitNumRetriesKey: "0",
+	}
+	for _, name := range unboundedText {
+		// For writers that are not ours: a bound of such a column may be wrong (see parquet.go).
+		props[table.MetricsModeColumnConfPrefix+"."+name] = "counts"
+	}
+	return props
+}
+
+// Table is one table of the lake. Safe for concurrent use; commits to it take turns.
+type Table struct {
+	lake   *Lake
+	id     table.Identifier
+	signal otelarrow.Signal
+	uuid   uuid.UUID
+	// turn holds one token: who has it may commit.
+	turn chan struct{}
+
+	mu   sync.Mutex
+	head head
+}
+
+// head is the newest state of a table that was seen.
+type head struct {
+	sequence int64
+	metadata string
+}
+
+// UUID is the identity of this incarnation of the table.
+func (t *Table) UUID() uuid.UUID { return t.uuid }
+
+// Name is namespace and name with a dot between them.
+func (t *Table) Name() string { return strings.Join(t.id, ".") }
+
+// Head returns the newest state of the table this process has seen: its last sequence number and the location of
+// its metadata. Keep it outside the catalog, and give it to Expect after a restart.
+func (t *Table) Head() (sequence int64, metadata string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head.sequence, t.head.metadata
+}
+
+// Expect says what was seen of this incarnation of the table before. A catalog that shows an older state makes
+// Commit and Lookup return a GoneBackError.
+func (t *Table) Expect(sequence int64, metadata string) {
+	t.see(head{sequence, metadata})
+}
+
+func (t *Table) see(h head) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h.sequence >= t.head.sequence && h.metadata != "" {
+		t.head = h
+	}
+}
+
+// namespaceOf is the namespace of a tenant's tables.
+func namespaceOf(tenant string) string {
+	if tenant == "default" {
+		return "siglake"
+	}
+	return "tenant_" + tenant
+}
+
+// Ensure returns the table of tenant and index for rows of the signal, and makes it when it is missing.
+//
+//	return   created says that this call made it
+//	durable  on return
+//	safe     to call twice, at once and by several processes: one of them makes the table
+//	errors   ErrShape (a table of that name does not fit), ErrReadOnly
+func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (t *Table, created bool, err error) {
+	if l.readOnly {
+		return nil, false, ErrReadOnly
+	}
+	id := table.Identifier{namespaceOf(tenant), index}
+	if err := checkIdentifier(tenant, index); err != nil {
+		return nil, false, err
+	}
+	loaded, err := l.cat.LoadTable(ctx, id)
+	if errors.Is(err, catalog.ErrNoSuchTable) {
+		loaded, created, err = l.create(ctx, id, s)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
+	}
+	if _, err := fit(strings.Join(id, "."), loaded.Metadata(), s); err != nil {
+		return nil, false, err
+	}
+	return l.shared(id, s, loaded), created, nil
+}
+
+// checkIdentifier keeps names out of the warehouse that would not be one directory.
+func checkIdentifier(tenant, index string) error {
+	for _, name := range []string{tenant, index} {
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") {
+			return fmt.Errorf("tenant %q, index %q: not the name of a table", tenant, index)
+		}
+	}
+	return nil
+}
+
+// create makes namespace and table. Somebody else may make them at the same time: what counts is that they are there.
+func (l *Lake) create(ctx context.Context, id table.Identifier, s otelarrow.Signal) (*table.Table, bool, error) {
+	// A creation that was sent is not torn by the end of ctx.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.limits.commitTimeout)
+	defer cancel()
+	sc, err := newTableSchema(s)
+	if err != nil {
+		return nil, false, err
+	}
+	spec, err := newPartitionSpec(sc)
+	if err != nil {
+		return nil, false, err
+	}
+	order, err := newSortOrder(sc, 1)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.createNamespace(ctx, id[:1]); err != nil {
+		return nil, false, err
+	}
+	made, err := l.cat.CreateTable(ctx, id, sc,
+		catalog.WithPartitionSpec(&spec), catalog.WithSortOrder(order), catalog.WithProperties(newTableProperties(s, l.limits)))
+	if err == nil {
+		return made, true, nil
+	}
+	there, lerr := l.cat.LoadTable(ctx, id)
+	if lerr != nil {
+		return nil, false, err
+	}
+	return there, false, nil
+}
+
+func (l *Lake) createNamespace(ctx context.Context, ns table.Identifier) error {
+	there, err := l.cat.CheckNamespaceExists(ctx, ns)
+	if err != nil || there {
+		return err
+	}
+	if err := l.cat.CreateNamespace(ctx, ns, nil); err != nil {
+		if there, cerr := l.cat.CheckNamespaceExists(ctx, ns); cerr != nil || !there {
+			return fmt.Errorf("create namespace %s: %w", ns[0], err)
+		}
+	}
+	return nil
+}
+
+// shared returns the one Table of this process for an incarnation.
+func (l *Lake) shared(id table.Identifier, s otelarrow.Signal, loaded *table.Table) *Table {
+	meta := loaded.Metadata()
+	key := strings.Join(id, "\x00") + "\x00" + meta.TableUUID().String()
+	l.mu.Lock()
+	t := l.tables[key]
+	if t == nil {
+		t = &Table{lake: l, id: id, signal: s, uuid: meta.TableUUID(), turn: make(chan struct{}, 1)}
+		t.turn <- struct{}{}
+		l.tables[key] = t
+	}
+	l.mu.Unlock()
+	t.see(headOf(loaded))
+	return t
+}
+
+func headOf(t *table.Table) head {
+	return head{sequence: t.Metadata().LastSequenceNumber(), metadata: t.MetadataLocation()}
+}

@@ -1,0 +1,217 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/iceberg-go"
+	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+)
+
+// written are the data files of one transaction. They are durable, and can be offered again until the rows they
+// hold or the ids of their columns are no longer the right ones.
+type written struct {
+	commitID string
+	parts    []part
+	columns  *arrow.Schema
+	files    []iceberg.DataFile
+	rows     int64
+	bytes    int64
+	// sent says that a catalog was asked to commit the files: from then on they may be part of a table.
+	sent bool
+}
+
+// fits tells whether the files hold just these rows, under just these columns.
+func (w *written) fits(parts []part, columns *arrow.Schema) bool {
+	if w == nil || !w.columns.Equal(columns) || len(w.parts) > len(parts) {
+		return false
+	}
+	for i, p := range w.parts {
+		if q := parts[i]; p.seg.ID != q.seg.ID || p.from != q.from || p.to > q.to {
+			return false
+		}
+	}
+	return true
+}
+
+// target is where the files of a transaction go.
+type target struct {
+	schema    *iceberg.Schema
+	columns   *arrow.Schema
+	spec      iceberg.PartitionSpec
+	sortOrder int
+	props     iceberg.Properties
+	version   int
+	location  table.LocationProvider
+}
+
+// writer writes the files of one transaction, one after the other.
+type writer struct {
+	io      iceio.WriteFileIO
+	limits  limits
+	signal  otelarrow.Signal
+	target  target
+	set     *rowSet
+	columns *parquetColumns
+	out     *written
+	paths   []string
+}
+
+// write writes the longest prefix of the parts that fits a transaction. On an error it leaves no file behind.
+//
+//	durable  on return: each file, its name and its directories
+//	ctx      ends it between two chunks of rows
+func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts []part) (_ *written, err error) {
+	set, taken, err := collect(parts, l.limits.partitions)
+	if err != nil {
+		return nil, err
+	}
+	fsys, ok := l.io.(iceio.WriteFileIO)
+	if !ok {
+		return nil, fmt.Errorf("%T cannot write", l.io)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make a commit id: %w", err)
+	}
+	w := &writer{
+		io: fsys, limits: l.limits, signal: s, target: tg, set: set,
+		columns: newParquetColumns(tg.columns),
+		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys))},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.removeAll())
+		}
+	}()
+	for lo := 0; lo < len(set.keys); {
+		hi, day := set.day(lo)
+		for lo < hi {
+			if lo, err = w.file(ctx, lo, hi, day); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w.out, nil
+}
+
+// removeAll removes files that no catalog has heard of.
+func (w *writer) removeAll() error {
+	var err error
+	for _, path := range w.paths {
+		if rerr := w.io.Remove(path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
+}
+
+// file writes keys [lo, hi), or as many of them as fit a file, and returns the first one it did not write.
+func (w *writer) file(ctx context.Context, lo, hi int, day int32) (next int, err error) {
+	for {
+		name := fmt.Sprintf("%s=%s/%s-%05d.parquet", w.target.spec.Field(0).Name, dayText(day), w.out.commitID, len(w.paths))
+		path := w.target.location.NewDataLocation(name)
+		w.paths = append(w.paths, path)
+		meta, size, next, err := w.fill(ctx, path, lo, hi)
+		if err != nil {
+			return lo, fmt.Errorf("write %s: %w", path, err)
+		}
+		bad := unsafeStats(meta, w.columns)
+		if len(bad) == 0 {
+			return next, w.describe(path, meta, size, day)
+		}
+		for _, column := range bad {
+			w.columns.noStats[column] = true
+		}
+		if err := w.io.Remove(path); err != nil {
+			return lo, fmt.Errorf("remove %s, to be written without statistics: %w", path, err)
+		}
+	}
+}
+
+// fill writes one file.
+func (w *writer) fill(ctx context.Context, path string, lo, hi int) (_ *metadata.FileMetaData, size int64, next int, err error) {
+	f, err := createParquet(w.io, path, w.columns, w.set.traces(lo, hi))
+	if err != nil {
+		return nil, 0, lo, err
+	}
+	defer func() {
+		if err != nil {
+			f.abandon()
+		}
+	}()
+	for next = lo; next < hi && f.size() < w.limits.fileBytes; {
+		if err := context.Cause(ctx); err != nil {
+			return nil, 0, lo, err
+		}
+		end := w.set.chunk(next, hi, w.limits)
+		rec, err := otelarrow.Gather(w.signal, w.set.sources, w.set.refs(next, end), memory.DefaultAllocator)
+		if err != nil {
+			return nil, 0, lo, fmt.Errorf("gather rows: %w", err)
+		}
+		err = f.write(rec, w.limits.rowGroupBytes)
+		rec.Release()
+		if err != nil {
+			return nil, 0, lo, err
+		}
+		next = end
+	}
+	meta, size, err := f.close()
+	return meta, size, next, err
+}
+
+// describe adds the file to what the transaction will commit.
+func (w *writer) describe(path string, meta *metadata.FileMetaData, size int64, day int32) error {
+	df, err := table.DataFileFromMetadata(table.DataFileArgs{
+		Schema:          w.target.schema,
+		Spec:            w.target.spec,
+		Format:          iceberg.ParquetFile,
+		Metadata:        meta,
+		FilePath:        path,
+		FileSize:        size,
+		Content:         iceberg.EntryContentData,
+		PartitionValues: map[int]any{w.target.spec.Field(0).FieldID: iceberg.Date(day)},
+		SortOrderID:     w.target.sortOrder,
+		Properties:      w.target.props,
+		FormatVersion:   w.target.version,
+	})
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", path, err)
+	}
+	w.out.files = append(w.out.files, df)
+	w.out.bytes += size
+	return nil
+}
+
+// dayText is the day as Iceberg spells it in paths.
+func dayText(day int32) string {
+	return time.Unix(int64(day)*86400, 0).UTC().Format(time.DateOnly)
+}
+
+// traces estimates how many different trace ids keys [lo, hi) have.
+func (s *rowSet) traces(lo, hi int) int64 {
+	columns := make([]*array.String, len(s.sources))
+	for i, src := range s.sources {
+		if at := src.Record.Schema().FieldIndices(colTraceID); len(at) == 1 {
+			columns[i], _ = src.Record.Column(at[0]).(*array.String)
+		}
+	}
+	d := newDistinct(hi - lo)
+	for _, k := range s.keys[lo:hi] {
+		if c := columns[k.source]; c != nil && c.IsValid(int(k.row)) {
+			d.add(c.Value(int(k.row)))
+		}
+	}
+	return d.estimate()
+}
