@@ -153,3 +153,15 @@ func listOf(id int, t arrow.DataType) arrow.DataType {
 func fieldID(id int) arrow.Metadata {
 	return arrow.NewMetadata([]string{fieldIDKey}, []string{strconv.Itoa(id)})
 }
+
+// groupTypes are the WAL structs of the groups, by name; a name means the same in
+// every signal that has it.
+var groupTypes = func() map[string]arrow.DataType {
+	types := map[string]arrow.DataType{}
+	for _, l := range layouts {
+		for _, g := range l.groups {
+			types[g.name] = arrow.StructOf(walFields(l.columns, g.name)...)
+		}
+	}
+	return types
+}()
