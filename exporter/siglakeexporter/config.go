@@ -1,0 +1,79 @@
+package siglakeexporter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+)
+
+// Config is what a user writes under exporters::siglake.
+type Config struct {
+	WAL    WALConfig    `mapstructure:"wal"`
+	Commit CommitConfig `mapstructure:"commit"`
+}
+
+// WALConfig says where the write-ahead log is and when it refuses. It is comparable: exporters that share a
+// root must have the same.
+type WALConfig struct {
+	Directory   string        `mapstructure:"directory"`
+	Segment     SegmentConfig `mapstructure:"segment"`
+	MaxBytes    int64         `mapstructure:"max_bytes"`     // bytes below directory; 0 = 75 % of the volume
+	MinFree     int64         `mapstructure:"min_free"`      // bytes left free on the volume; 0 = the larger of 5 % and 512 MiB
+	MaxInFlight int64         `mapstructure:"max_in_flight"` // bytes of requests being written at once
+}
+
+// SegmentConfig says when an open segment is sealed: when any of the three is reached.
+type SegmentConfig struct {
+	MaxEvents int           `mapstructure:"max_events"` // rows
+	MaxAge    time.Duration `mapstructure:"max_age"`
+	MaxBytes  int64         `mapstructure:"max_bytes"`
+}
+
+// CommitConfig says what an answer waits for.
+type CommitConfig struct {
+	Default Mode `mapstructure:"default"` // for requests that name no mode
+}
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		WAL: WALConfig{
+			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
+			MaxInFlight: 64 << 20,
+		},
+		Commit: CommitConfig{Default: modeWaitFor},
+	}
+}
+
+// Validate checks the keys of this level; confmap calls the nested ones and names the path.
+func (c *WALConfig) Validate() error {
+	var errs []error
+	if c.Directory == "" {
+		errs = append(errs, errors.New(`directory: "" names no directory; set it to where the write-ahead log lives, on a disk of its own if you can (an unset ${env:NAME} is empty: write ${env:NAME:-/path})`))
+	}
+	return errors.Join(append(errs,
+		atLeast("max_bytes", c.MaxBytes, 0, "bytes, 0 for 75 % of the volume"),
+		atLeast("min_free", c.MinFree, 0, "bytes, 0 for the larger of 5 % of the volume and 512 MiB"),
+		atLeast("max_in_flight", c.MaxInFlight, 1, "bytes, for example 67108864"),
+	)...)
+}
+
+// Validate checks the keys of this level.
+func (c *SegmentConfig) Validate() error {
+	var errs []error
+	if c.MaxAge <= 0 {
+		errs = append(errs, fmt.Errorf("max_age: %s is not above 0; give a duration, for example 5s", c.MaxAge))
+	}
+	return errors.Join(append(errs,
+		atLeast("max_events", int64(c.MaxEvents), 1, "rows, for example 4096"),
+		atLeast("max_bytes", c.MaxBytes, 1, "bytes, for example 33554432"),
+	)...)
+}
+
+func atLeast(key string, value, least int64, want string) error {
+	if value >= least {
+		return nil
+	}
+	return fmt.Errorf("%s: %d is below %d; give %s", key, value, least, want)
+}

@@ -1,0 +1,231 @@
+package siglakeexporter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/testdata"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+// door is a real otlp receiver on unix sockets in front of the exporter, over a fake log.
+type door struct {
+	rig  *rig
+	http *http.Client
+	conn *grpc.ClientConn
+	grpc string // target of the gRPC side
+}
+
+func openDoor(t *testing.T) *door {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sl") // t.TempDir is too long for a socket name
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	d := &door{rig: newRig(t), grpc: "unix:" + filepath.Join(dir, "g")}
+
+	rf := otlpreceiver.NewFactory()
+	cfg := rf.CreateDefaultConfig()
+	side := func(socket string) map[string]any {
+		return map[string]any{"endpoint": filepath.Join(dir, socket), "transport": "unix", "include_metadata": true}
+	}
+	require.NoError(t, confmap.NewFromStringMap(map[string]any{"protocols": map[string]any{"grpc": side("g"), "http": side("h")}}).Unmarshal(cfg))
+	rcv, err := rf.CreateLogs(t.Context(), receivertest.NewNopSettings(rf.Type()), cfg, d.rig.logs(t))
+	require.NoError(t, err)
+	require.NoError(t, rcv.Start(t.Context(), componenttest.NewNopHost()))
+
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "h"))
+	}}
+	d.http = &http.Client{Transport: transport}
+	d.conn, err = grpc.NewClient(d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		require.NoError(t, d.conn.Close())
+		require.NoError(t, rcv.Shutdown(context.WithoutCancel(t.Context())))
+	})
+	return d
+}
+
+// reply is what a client sees of an answer.
+type reply struct {
+	http       int
+	code       codes.Code
+	text       string
+	retryAfter string        // HTTP header, seconds
+	retry      time.Duration // RetryInfo
+}
+
+func (d *door) post(t *testing.T, contentType, mode string) reply {
+	t.Helper()
+	marshal := plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(2)).MarshalProto
+	if contentType == "application/json" {
+		marshal = plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(2)).MarshalJSON
+	}
+	body, err := marshal()
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://siglake/v1/logs", bytes.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", contentType)
+	if mode != "" {
+		req.Header.Set("X-Siglake-Commit", mode)
+	}
+	resp, err := d.http.Do(req)
+	require.NoError(t, err)
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, contentType, resp.Header.Get("Content-Type"), "answers come in the request's encoding")
+	got := reply{http: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+	if resp.StatusCode == http.StatusOK {
+		return got
+	}
+	if contentType == "application/json" {
+		var st struct {
+			Code    codes.Code `json:"code"`
+			Message string     `json:"message"`
+			Details []struct {
+				Type  string `json:"@type"`
+				Delay string `json:"retryDelay"`
+			} `json:"details"`
+		}
+		require.NoError(t, json.Unmarshal(raw, &st))
+		got.code, got.text = st.Code, st.Message
+		for _, detail := range st.Details {
+			require.Equal(t, "type.googleapis.com/google.rpc.RetryInfo", detail.Type)
+			got.retry, err = time.ParseDuration(detail.Delay)
+			require.NoError(t, err)
+		}
+		return got
+	}
+	var st spb.Status
+	require.NoError(t, proto.Unmarshal(raw, &st))
+	s := status.FromProto(&st)
+	got.code, got.text, got.retry = s.Code(), s.Message(), retryDelay(s)
+	return got
+}
+
+func (d *door) call(t *testing.T, mode string) reply {
+	t.Helper()
+	ctx := t.Context()
+	if mode != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, keyCommit, mode)
+	}
+	_, err := plogotlp.NewGRPCClient(d.conn).Export(ctx, plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(2)))
+	s := status.Convert(err)
+	return reply{code: s.Code(), text: s.Message(), retry: retryDelay(s)}
+}
+
+// ACK-1: each line of the error table, as a client of each transport and encoding sees it.
+func TestDoor_answers_as_the_table_says(t *testing.T) {
+	t.Parallel()
+	d := openDoor(t)
+	for _, contentType := range []string{"application/json", "application/x-protobuf"} {
+		require.Equal(t, reply{http: 200}, d.post(t, contentType, ""))
+		require.Equal(t, reply{http: 200}, d.post(t, contentType, "auto"))
+	}
+	require.Equal(t, reply{}, d.call(t, "wait_for"))
+	require.Len(t, d.rig.log.taken(), 5)
+
+	for _, tc := range answerCases() {
+		want := reply{http: tc.http, code: tc.code, text: tc.text, retry: tc.retry}
+		if tc.retry > 0 {
+			require.GreaterOrEqual(t, tc.retry, time.Second)
+			want.retryAfter = strconv.Itoa(int(tc.retry / time.Second))
+		}
+		for _, contentType := range []string{"application/json", "application/x-protobuf"} {
+			d.rig.log.failWith(tc.cause)
+			require.Equal(t, want, d.post(t, contentType, ""), "%s %s", tc.name, contentType)
+		}
+		d.rig.log.failWith(tc.cause)
+		want.http, want.retryAfter = 0, ""
+		require.Equal(t, want, d.call(t, ""), "%s gRPC", tc.name)
+	}
+	d.rig.log.taken()
+
+	want := reply{http: 400, code: codes.InvalidArgument, text: `request parameter commit: "force" is not built in this version; use auto or wait_for (legal values: auto, wait_for, mirrored, force)`}
+	require.Equal(t, want, d.post(t, "application/json", "force"))
+	require.Equal(t, want, d.post(t, "application/x-protobuf", "force"))
+	want.http = 0
+	require.Equal(t, want, d.call(t, "force"))
+	require.Empty(t, d.rig.log.taken(), "refused before a byte is written")
+}
+
+// What the table calls retryable is sent again by the Collector's own exporter, after the hinted time, and
+// what it calls permanent is not.
+func TestDoor_upstream_exporter_retries_what_it_should(t *testing.T) {
+	t.Parallel()
+	full := &wal.LimitError{Limit: limitInFlight, Used: 2, Max: 1}
+	for _, tc := range []struct {
+		name    string
+		fail    []error
+		appends int
+		ok      bool
+	}{
+		{"resource exhausted, then room", []error{fmt.Errorf("append: %w", full)}, 2, true},
+		{"unavailable, then back", []error{wal.ErrClosed}, 2, true},
+		{"invalid argument", []error{segment.ErrBadName, nil}, 1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := openDoor(t)
+			d.rig.log.failWith(tc.fail...)
+			up := upstream(t, d.grpc)
+			began := time.Now()
+			err := up.ConsumeLogs(t.Context(), testdata.GenerateLogs(2))
+			require.Len(t, d.rig.log.taken(), tc.appends)
+			if tc.ok {
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, time.Since(began), time.Second, "the hint is obeyed: the own back-off is 1 ms")
+				return
+			}
+			require.True(t, consumererror.IsPermanent(err), err)
+			require.Equal(t, codes.InvalidArgument, status.Code(err))
+		})
+	}
+}
+
+// upstream is a real otlp_grpc exporter without a queue, with retries.
+func upstream(t *testing.T, target string) exporter.Logs {
+	t.Helper()
+	f := otlpexporter.NewFactory()
+	cfg := f.CreateDefaultConfig()
+	require.NoError(t, confmap.NewFromStringMap(map[string]any{
+		"endpoint": target, "tls": map[string]any{"insecure": true}, "sending_queue": map[string]any{"enabled": false},
+		"retry_on_failure": map[string]any{"enabled": true, "initial_interval": "1ms", "max_interval": "1ms", "max_elapsed_time": "1m"},
+	}).Unmarshal(cfg))
+	e, err := f.CreateLogs(t.Context(), exportertest.NewNopSettings(f.Type()), cfg)
+	require.NoError(t, err)
+	require.NoError(t, e.Start(t.Context(), componenttest.NewNopHost()))
+	t.Cleanup(func() { require.NoError(t, e.Shutdown(context.WithoutCancel(t.Context()))) })
+	return e
+}

@@ -1,0 +1,119 @@
+package siglakeexporter
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+// When a client should come back. Whole seconds and never less than one: the otlp receiver truncates the
+// hint to seconds for Retry-After, and 0 would mean at once.
+const (
+	retryInFlight = 1 * time.Second  // bodies leave memory within milliseconds
+	retrySpace    = 10 * time.Second // the age at which the drain commits, so space may be free then
+	retryClosed   = 1 * time.Second  // a load balancer has another process by then
+	retryStorage  = 5 * time.Second  // a full or failing disk does not heal faster
+)
+
+// errContent marks rows that cannot be turned into the table's shape, today or later.
+var errContent = errors.New("cannot be stored")
+
+// limitInFlight is the one limit that is ordinary back pressure and no trouble with the disk.
+const limitInFlight = "max_in_flight"
+
+// classify turns what can end a request into the answer its client gets. It is the one place that does:
+//
+//	cause                                       gRPC                HTTP   retry hint
+//	bad or unavailable mode, bad name           INVALID_ARGUMENT    400    none, permanent
+//	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
+//	in-flight bytes, WAL bytes, free-disk floor RESOURCE_EXHAUSTED  429    yes
+//	client gone before admission                UNAVAILABLE         503    yes
+//	shutting down                               UNAVAILABLE         503    yes
+//	ENOSPC, EIO, fsync error, the unforeseen    UNAVAILABLE         503    yes
+//
+// The error's text is the whole cause, for the log; the status has what the client may know.
+func classify(err error) error {
+	var full *wal.LimitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errParameter), errors.Is(err, segment.ErrBadName):
+		return refuse(err, err.Error())
+	case errors.Is(err, errContent), errors.Is(err, wal.ErrRequest):
+		return refuse(err, err.Error())
+	case errors.As(err, &full):
+		return retry(err, codes.ResourceExhausted, "refused, nothing was written: "+full.Error(), retryAfterLimit(full))
+	case errors.Is(err, wal.ErrClosed):
+		return retry(err, codes.Unavailable, "shutting down, nothing was written", retryClosed)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return retry(err, codes.Unavailable, "the client gave up before its rows were admitted, nothing was written", retryClosed)
+	default:
+		return retry(err, codes.Unavailable, "storage trouble, the rows are not acknowledged"+errnoText(err), retryStorage)
+	}
+}
+
+func retryAfterLimit(full *wal.LimitError) time.Duration {
+	if full.Limit == limitInFlight {
+		return retryInFlight
+	}
+	return retrySpace
+}
+
+// isTrouble tells what a person should look at from what a client can mend or wait out.
+func isTrouble(err error, mode wal.Mode) bool {
+	var full *wal.LimitError
+	switch {
+	case errors.As(err, &full):
+		// Auto is refused from a lower mark on, while wait_for is still served.
+		return full.Limit != limitInFlight && mode != wal.Auto
+	case errors.Is(err, errParameter), errors.Is(err, errContent), errors.Is(err, segment.ErrBadName), errors.Is(err, wal.ErrRequest),
+		errors.Is(err, wal.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	default:
+		return err != nil
+	}
+}
+
+// errnoText names the system's reason without the server's paths.
+func errnoText(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return ": " + errno.Error()
+	}
+	return ""
+}
+
+// answer is an error whose text is for the log and whose gRPC status is for the client.
+type answer struct {
+	status *status.Status
+	causes []error
+}
+
+func (a *answer) Error() string              { return a.causes[0].Error() }
+func (a *answer) GRPCStatus() *status.Status { return a.status }
+func (a *answer) Unwrap() []error            { return a.causes }
+
+// refuse is for what the same bytes can never get past. consumererror.IsPermanent finds the second cause;
+// wrapping the first would put "Permanent error: " before what the client reads.
+func refuse(cause error, text string) error {
+	return &answer{status.New(codes.InvalidArgument, text), []error{cause, consumererror.NewPermanent(cause)}}
+}
+
+// retry asks the client to come back after at least a second. Without RetryInfo OTLP clients drop what they
+// were told is exhausted.
+func retry(cause error, code codes.Code, text string, after time.Duration) error {
+	st := status.New(code, text)
+	if detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}); err == nil {
+		st = detailed
+	}
+	return &answer{st, []error{cause}}
+}

@@ -1,0 +1,230 @@
+package siglakeexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+const (
+	// tenantDefault is the tenant of all rows in this version.
+	tenantDefault = "default"
+	// ingestparamsType is the extension that brings a request's mode here; known by name only, because
+	// components do not import each other.
+	ingestparamsType = "ingestparams"
+	// maxPooled is the largest body kept for the next request, in bytes: twice the 4 MiB that gRPC accepts
+	// by default, so that one 20 MiB request does not stay in memory for ever.
+	maxPooled = 8 << 20
+)
+
+// encoder is what the exporter needs of an *otelarrow.Encoder.
+type encoder interface {
+	EncodeLogs(ld plog.Logs, arrival time.Time) (otelarrow.Batch, error)
+	EncodeTraces(td ptrace.Traces, arrival time.Time) (otelarrow.Batch, error)
+	EncodeMetrics(md pmetric.Metrics, arrival time.Time) (otelarrow.Batch, error)
+}
+
+// siglake is the exporter of one signal.
+type siglake struct {
+	cfg     *Config
+	set     exporter.Settings
+	signal  otelarrow.Signal
+	mode    wal.Mode // for requests that name none
+	shared  *registry
+	encoder encoder
+	metrics *metrics
+	health  health
+
+	schema *arrow.Schema
+	frames sync.Pool // *frame.Encoder
+	bodies sync.Pool // *[]byte
+
+	mu  sync.RWMutex // held for reading while a request runs, so that shutdown waits for it
+	log *sharedLog   // nil while not started
+}
+
+func newExporter(set exporter.Settings, cfg component.Config, signal otelarrow.Signal, shared *registry) (*siglake, error) {
+	c, ok := cfg.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("create siglake exporter: configuration is a %T", cfg)
+	}
+	mode, err := c.Commit.Default.wal()
+	if err != nil {
+		return nil, fmt.Errorf("create siglake exporter: commit::default: %w", err)
+	}
+	m, err := newMetrics(set.MeterProvider.Meter(scopeName))
+	if err != nil {
+		return nil, fmt.Errorf("create siglake exporter metrics: %w", err)
+	}
+	schema := otelarrow.WALSchema(signal)
+	first, err := frame.NewEncoder(schema)
+	if err != nil {
+		return nil, fmt.Errorf("create siglake exporter for %s: %w", signal, err)
+	}
+	e := &siglake{cfg: c, set: set, signal: signal, mode: mode, shared: shared, encoder: otelarrow.NewEncoder(), metrics: m, schema: schema}
+	e.frames.Put(first)
+	return e, nil
+}
+
+// start opens the log, or joins the other signals of this exporter in it. Recovery is done when it returns.
+func (e *siglake) start(ctx context.Context, host component.Host) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log != nil {
+		return errors.New("start siglake exporter: already started")
+	}
+	w := e.cfg.WAL
+	log, first, err := e.shared.acquire(ctx, e.set.ID, w, wal.Options{
+		Dir:             w.Directory,
+		MaxEvents:       w.Segment.MaxEvents,
+		MaxAge:          w.Segment.MaxAge,
+		SegmentMaxBytes: w.Segment.MaxBytes,
+		MaxBytes:        w.MaxBytes,
+		MinFree:         w.MinFree,
+		MaxInFlight:     w.MaxInFlight,
+		Holder:          fmt.Sprintf("%s, exporter %s", e.set.BuildInfo.Command, e.set.ID),
+		Logger:          e.set.Logger,
+		Meter:           e.set.MeterProvider.Meter(scopeName),
+	})
+	if err != nil {
+		return err
+	}
+	e.log = log
+	e.health.start(host)
+	if first && !hasExtension(host, ingestparamsType) {
+		e.set.Logger.Warn("no ingestparams extension runs: the query parameter commit is ignored, and header and metadata are too unless the "+
+			"receiver sets include_metadata; such requests get commit::default",
+			zap.String("commit", string(e.cfg.Commit.Default)),
+			zap.String("fix", "add ingestparams to service::extensions and to the middlewares of each receiver"))
+	}
+	return nil
+}
+
+func hasExtension(host component.Host, typeName string) bool {
+	for id := range host.GetExtensions() {
+		if id.Type().String() == typeName {
+			return true
+		}
+	}
+	return false
+}
+
+// shutdown waits for running requests and gives the log back. Safe without start and twice.
+func (e *siglake) shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.health.stop()
+	if e.log == nil {
+		return nil
+	}
+	log := e.log
+	e.log = nil
+	return e.shared.release(ctx, log)
+}
+
+func (e *siglake) pushLogs(ctx context.Context, ld plog.Logs) error {
+	return e.push(ctx, ld.LogRecordCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeLogs(ld, arrival) })
+}
+
+func (e *siglake) pushTraces(ctx context.Context, td ptrace.Traces) error {
+	return e.push(ctx, td.SpanCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeTraces(td, arrival) })
+}
+
+func (e *siglake) pushMetrics(ctx context.Context, md pmetric.Metrics) error {
+	return e.push(ctx, md.MetricCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeMetrics(md, arrival) })
+}
+
+// push stores one request and returns nil only when its rows are as durable as its mode asks.
+//
+//	items   0 = an empty request: success, nothing written
+//	errors  of classify; for 400 and 429 nothing was written
+//	ctx     ends the wait for admission, not a write that has begun
+//	holds   ACK-1, ACK-2
+func (e *siglake) push(ctx context.Context, items int, encode func(time.Time) (otelarrow.Batch, error)) error {
+	mode, err := requestMode(ctx, e.mode)
+	if err != nil {
+		return classify(err)
+	}
+	if items == 0 {
+		return nil
+	}
+	err = e.store(ctx, mode, encode)
+	switch {
+	case err == nil:
+		e.health.well()
+	case isTrouble(err, mode):
+		e.health.trouble(err)
+	}
+	return classify(err)
+}
+
+func (e *siglake) store(ctx context.Context, mode wal.Mode, encode func(time.Time) (otelarrow.Batch, error)) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.log == nil {
+		return wal.ErrClosed
+	}
+	batch, err := encode(time.Now())
+	if err != nil {
+		return fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
+	}
+	defer batch.Record.Release()
+	if batch.Rows > 0 {
+		body, err := e.body(batch.Record)
+		if err != nil {
+			return err
+		}
+		defer e.recycle(body)
+		if _, err := e.log.Append(ctx, wal.Request{
+			Tenant: tenantDefault, Index: e.signal.Table(),
+			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
+			Mode: mode,
+		}); err != nil {
+			return err
+		}
+	}
+	e.metrics.stored(ctx, &batch)
+	return nil
+}
+
+// body is the record as one IPC message; recycle takes it back.
+func (e *siglake) body(rec arrow.RecordBatch) (*[]byte, error) {
+	enc, ok := e.frames.Get().(*frame.Encoder)
+	if !ok {
+		var err error
+		if enc, err = frame.NewEncoder(e.schema); err != nil {
+			return nil, fmt.Errorf("%w: %w", errContent, err)
+		}
+	}
+	defer e.frames.Put(enc)
+	buf, ok := e.bodies.Get().(*[]byte)
+	if !ok {
+		buf = new([]byte)
+	}
+	out, err := enc.Append((*buf)[:0], rec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
+	}
+	*buf = out
+	return buf, nil
+}
+
+func (e *siglake) recycle(body *[]byte) {
+	if cap(*body) <= maxPooled {
+		e.bodies.Put(body)
+	}
+}

@@ -1,0 +1,70 @@
+package siglakeexporter
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.yaml.in/yaml/v3"
+)
+
+// declared is the part of metadata.yaml that code must agree with.
+type declared struct {
+	Type       string `yaml:"type"`
+	ScopeName  string `yaml:"scope_name"`
+	Attributes map[string]struct {
+		Name string   `yaml:"name_override"`
+		Enum []string `yaml:"enum"`
+	} `yaml:"attributes"`
+	Telemetry struct {
+		Metrics map[string]struct {
+			Description string   `yaml:"description"`
+			Unit        string   `yaml:"unit"`
+			Attributes  []string `yaml:"attributes"`
+		} `yaml:"metrics"`
+	} `yaml:"telemetry"`
+}
+
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("metadata.yaml")
+	require.NoError(t, err)
+	var want declared
+	require.NoError(t, yaml.Unmarshal(raw, &want))
+	require.Equal(t, want.Type, NewFactory().Type().String())
+	require.Equal(t, want.ScopeName, scopeName)
+
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.WithoutCancel(t.Context()))) })
+	_, err = newMetrics(tel.NewTelemetrySettings().MeterProvider.Meter(scopeName))
+	require.NoError(t, err)
+
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, tel.Reader.Collect(t.Context(), &rm))
+	require.Len(t, rm.ScopeMetrics, 1)
+	require.Len(t, rm.ScopeMetrics[0].Metrics, len(want.Telemetry.Metrics))
+	for _, got := range rm.ScopeMetrics[0].Metrics {
+		w, ok := want.Telemetry.Metrics[got.Name]
+		require.True(t, ok, got.Name)
+		require.Equal(t, w.Description, got.Description)
+		require.Equal(t, w.Unit, got.Unit)
+		require.Len(t, w.Attributes, 1)
+		attr := want.Attributes[w.Attributes[0]]
+		// Each label set exists at zero from the start, so that an alert sees the first event.
+		sum, ok := got.Data.(metricdata.Sum[int64])
+		require.True(t, ok)
+		var labels []string
+		for _, dp := range sum.DataPoints {
+			require.Zero(t, dp.Value)
+			require.Equal(t, 1, dp.Attributes.Len())
+			v, ok := dp.Attributes.Value("reason")
+			require.True(t, ok)
+			labels = append(labels, v.AsString())
+		}
+		require.Equal(t, "reason", attr.Name)
+		require.ElementsMatch(t, attr.Enum, labels)
+	}
+}

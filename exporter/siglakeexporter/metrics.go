@@ -1,0 +1,63 @@
+package siglakeexporter
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+)
+
+// Why a metric makes no row; the closed set of the attribute reason of rowless.
+const (
+	reasonNoPoints = "no_points"
+	reasonNoType   = "no_type"
+)
+
+// metrics are the instruments of metadata.yaml.
+type metrics struct {
+	adjusted, rowless metric.Int64Counter
+}
+
+func newMetrics(m metric.Meter) (*metrics, error) {
+	adjusted, err := m.Int64Counter("siglake_values_adjusted_total",
+		metric.WithDescription("Values that could not be stored exactly as sent and were stored as docs/tables.md says."),
+		metric.WithUnit("{value}"))
+	if err != nil {
+		return nil, err
+	}
+	rowless, err := m.Int64Counter("siglake_metrics_rowless_total",
+		metric.WithDescription("Metrics that hold no data point and therefore make no row."),
+		metric.WithUnit("{metric}"))
+	if err != nil {
+		return nil, err
+	}
+	ms := &metrics{adjusted: adjusted, rowless: rowless}
+	for reason := range (otelarrow.Adjusted{}).All() {
+		ms.adjusted.Add(context.Background(), 0, byReason(reason))
+	}
+	for _, reason := range [...]string{reasonNoPoints, reasonNoType} {
+		ms.rowless.Add(context.Background(), 0, byReason(reason))
+	}
+	return ms, nil
+}
+
+// stored counts what an acknowledged request holds, so that a client's retries are not counted.
+func (m *metrics) stored(ctx context.Context, b *otelarrow.Batch) {
+	for reason, n := range b.Adjusted.All() {
+		add(ctx, m.adjusted, reason, n)
+	}
+	add(ctx, m.rowless, reasonNoPoints, int64(b.PointlessMetrics))
+	add(ctx, m.rowless, reasonNoType, int64(b.TypelessMetrics))
+}
+
+func add(ctx context.Context, c metric.Int64Counter, reason string, n int64) {
+	if n > 0 {
+		c.Add(ctx, n, byReason(reason))
+	}
+}
+
+func byReason(reason string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", reason)))
+}

@@ -1,0 +1,94 @@
+package siglakeexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.opentelemetry.io/collector/client"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+// Mode is a commit mode as clients and users write it.
+type Mode string
+
+const (
+	modeAuto     Mode = "auto"
+	modeWaitFor  Mode = "wait_for"
+	modeMirrored Mode = "mirrored"
+	modeForce    Mode = "force"
+)
+
+const (
+	legalModes = "auto, wait_for, mirrored, force"
+	// notBuiltText is for legal modes whose promise this version cannot keep.
+	notBuiltText = "is not built in this version; use auto or wait_for (legal values: " + legalModes + ")"
+)
+
+// Keys of client.Info, set by the ingestparams extension, or by a receiver with include_metadata.
+const (
+	keyCommit = "x-siglake-commit"
+	keyIndex  = "x-siglake-index"
+	keyTenant = "x-siglake-tenant"
+)
+
+// maxQuoted bounds how much of a client's value an answer repeats, in bytes.
+const maxQuoted = 40
+
+// errParameter marks what a client may change to be served.
+var errParameter = errors.New("request parameter")
+
+// Validate accepts a mode that requests can be served under.
+func (m Mode) Validate() error {
+	_, err := m.wal()
+	return err
+}
+
+// wal is the mode as the log knows it.
+func (m Mode) wal() (wal.Mode, error) {
+	switch m {
+	case modeAuto:
+		return wal.Auto, nil
+	case modeWaitFor:
+		return wal.WaitFor, nil
+	case modeMirrored, modeForce:
+		return 0, fmt.Errorf("%q %s", string(m), notBuiltText)
+	default:
+		return 0, fmt.Errorf("%s is not one of %s", quote(string(m)), legalModes)
+	}
+}
+
+// requestMode returns what the answer to the request behind ctx has to wait for. A receiver with
+// include_metadata and without the ingestparams extension brings headers unchecked, so all is checked here.
+// Errors satisfy errors.Is with errParameter.
+func requestMode(ctx context.Context, byDefault wal.Mode) (wal.Mode, error) {
+	md := client.FromContext(ctx).Metadata
+	for _, key := range [...]string{keyIndex, keyTenant} {
+		if len(md.Get(key)) > 0 {
+			return 0, fmt.Errorf("%w %s: choosing where rows go is not built in this version; leave it out", errParameter, key)
+		}
+	}
+	values := md.Get(keyCommit)
+	switch len(values) {
+	case 0:
+		return byDefault, nil
+	case 1:
+		mode, err := Mode(values[0]).wal()
+		if err != nil {
+			return 0, fmt.Errorf("%w commit: %w", errParameter, err)
+		}
+		return mode, nil
+	default:
+		return 0, fmt.Errorf("%w commit: given %d times, want exactly one of %s", errParameter, len(values), legalModes)
+	}
+}
+
+// quote makes a client's text safe to repeat: printable ASCII, bounded.
+func quote(s string) string {
+	if len(s) > maxQuoted {
+		return strconv.QuoteToASCII(s[:maxQuoted]) + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}

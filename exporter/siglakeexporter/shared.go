@@ -1,0 +1,106 @@
+package siglakeexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+// appender is what the exporter needs of a *wal.Log.
+type appender interface {
+	Append(ctx context.Context, r wal.Request) (wal.Receipt, error)
+	Close(ctx context.Context) error
+}
+
+// opener opens a log; wal.Open but in tests.
+type opener func(ctx context.Context, opt wal.Options) (appender, error)
+
+func openWAL(ctx context.Context, opt wal.Options) (appender, error) {
+	log, err := wal.Open(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	return log, nil
+}
+
+// registry holds the open logs of one factory, one per root, counted by who uses them. A log that nobody uses
+// any more is closed, so that the next configuration of the same process can open its root again.
+type registry struct {
+	open opener
+
+	mu   sync.Mutex
+	logs map[string]*sharedLog // by absolute root
+}
+
+type sharedLog struct {
+	appender
+
+	id    component.ID
+	cfg   WALConfig
+	users int
+}
+
+func newRegistry(open opener) *registry {
+	return &registry{open: open, logs: map[string]*sharedLog{}}
+}
+
+// acquire returns the log of cfg's root, opened with opt when this is its first user; first tells so. An
+// exporter of another id, or with other settings, is refused: one of the two would not get what it asks for.
+func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, opt wal.Options) (log *sharedLog, first bool, err error) {
+	root, err := filepath.Abs(cfg.Directory)
+	if err != nil {
+		return nil, false, fmt.Errorf("find wal::directory %s: %w", cfg.Directory, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if log, ok := r.logs[root]; ok {
+		if log.id != id || log.cfg != cfg {
+			return nil, false, fmt.Errorf("wal::directory: %q is in use by exporter %q; list that exporter in all pipelines, or give %q a directory of its own",
+				cfg.Directory, log.id, id)
+		}
+		log.users++
+		return log, false, nil
+	}
+	opened, err := r.open(ctx, opt)
+	if err != nil {
+		return nil, false, openError(cfg.Directory, err)
+	}
+	log = &sharedLog{appender: opened, id: id, cfg: cfg, users: 1}
+	r.logs[root] = log
+	return log, true, nil
+}
+
+// release gives log back; the last user closes it, which seals what is open and frees the lock.
+func (r *registry) release(ctx context.Context, log *sharedLog) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	log.users--
+	if log.users > 0 {
+		return nil
+	}
+	for root, l := range r.logs {
+		if l == log {
+			delete(r.logs, root)
+		}
+	}
+	if err := log.Close(ctx); err != nil {
+		return fmt.Errorf("close wal %s: %w", log.cfg.Directory, err)
+	}
+	return nil
+}
+
+// openError adds the key and the way out to what keeps a log from being opened.
+func openError(dir string, err error) error {
+	var locked *vfs.LockedError
+	if errors.As(err, &locked) {
+		return fmt.Errorf("wal::directory: %q belongs to a running process (%s); stop that process or choose another directory: %w", dir, locked.Holder, err)
+	}
+	return fmt.Errorf("wal::directory: open %q: %w", dir, err)
+}
