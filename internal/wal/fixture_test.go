@@ -21,6 +21,9 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
+// testTime is when dead writers named their segments.
+var testTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // testSchemas are two layouts, so that a test can change between them.
 var testSchemas = [2]*arrow.Schema{
 	arrow.NewSchema([]arrow.Field{

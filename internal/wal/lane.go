@@ -32,6 +32,7 @@ type lane struct {
 	unsealed []*openSegment // handed to the sealer, in order of their numbers
 	sealing  bool
 	sealErr  error         // of the last round, nil when all of it was sealed
+	olderErr error         // why rows before were not synced, when their segment is in unsealed no more
 	sealWake chan struct{} // one slot: a new segment or closing, for a sealer that pauses
 
 	// Below: owned by run.
@@ -240,6 +241,7 @@ func (ln *lane) roll() {
 	}
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
+	s.flushed = s.synced == s.at
 	ln.unsealed = append(ln.unsealed, s)
 	if !ln.sealing {
 		ln.sealing = true

@@ -95,6 +95,7 @@ func (ln *lane) sealTimed(s *openSegment) error {
 	defer func() { <-ln.log.sealSlots }()
 	start := time.Now()
 	err := ln.seal(s)
+	ln.flushed(s, err)
 	ctx, met := context.Background(), ln.log.met
 	if err != nil {
 		met.seals.Add(ctx, 1, met.sealFailed)
@@ -119,10 +120,21 @@ func (ln *lane) seal(s *openSegment) error {
 			return err
 		}
 	}
+	ln.flushed(s, nil)
 	if err := ln.seg.Seal(s.id.PartialName()); err != nil {
 		return fmt.Errorf("move to sealed: %w", err)
 	}
 	return nil
+}
+
+// flushed lets those go on who wait for the rows of s to be durable, or for the disk's refusal.
+func (ln *lane) flushed(s *openSegment, err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if !s.flushed {
+		s.flushed, s.flushErr = true, err
+		signal(ln.wake)
+	}
 }
 
 // finish writes the end of the stream and the final header, and syncs both.
@@ -177,10 +189,14 @@ func (ln *lane) leaveUnsealed(err error) {
 		}
 		ln.log.unsealed.remove(s)
 		ln.notifyLocked(s, err)
+		if !s.flushed || s.flushErr != nil {
+			ln.olderErr = err
+		}
 	}
 	n := len(ln.unsealed)
 	ln.unsealed = nil
 	ln.sealing = false
+	signal(ln.wake)
 	ln.log.leave(fmt.Errorf("%d segments of %s stay in active/ for the next start: %w", n, ln.seg.Key(), err))
 }
 

@@ -43,7 +43,10 @@ type openSegment struct {
 	ended   bool // EOS stands behind at.off
 	whole   bool // header and stream are sealed and synced, the file is closed; only the move is missing
 
-	waiters []*pending // guarded by the lane's mu: want to know when it is in sealed/
+	// Guarded by the lane's mu once the sealer has it.
+	flushed  bool       // all of it is synced, or the sealer has tried and been refused
+	flushErr error      // that refusal, until somebody has been told
+	waiters  []*pending // want to know when it is in sealed/
 }
 
 // create makes a segment file and writes header and schema. On an error removed tells that no file is left.
@@ -99,11 +102,13 @@ func (ln *lane) write(group []*pending) {
 			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", s.path, s.at.off, terr))
 		}
 	}
-	var serr error
+	var serr, olderErr error
 	if sync {
 		if serr = ln.sync(s); serr != nil {
 			s.damaged = true
 			s.at = before // nothing of the group was promised; it is not copied when the file is
+		} else {
+			olderErr = ln.awaitOlder()
 		}
 	}
 	if before.rows == 0 && s.at.rows > 0 {
@@ -114,6 +119,8 @@ func (ln *lane) write(group []*pending) {
 		switch {
 		case i >= kept:
 			ln.log.answer(p, err)
+		case serr == nil && p.req.Mode == WaitFor:
+			ln.log.answer(p, olderErr)
 		default:
 			ln.log.answer(p, serr)
 		}
@@ -174,6 +181,39 @@ func (ln *lane) sync(s *openSegment) error {
 	}
 	s.synced = s.at
 	return nil
+}
+
+// awaitOlder waits until what was appended under Auto to earlier segments is synced too: an answer under WaitFor
+// covers all rows of the lane before it. Nothing is waited for unless such rows ended the last segment. Where
+// the disk has refused, the error is returned once; later answers do not depend on those rows any more.
+func (ln *lane) awaitOlder() error {
+	for {
+		dirty, err := ln.older()
+		if !dirty {
+			return err
+		}
+		<-ln.wake // the sealer signals
+	}
+}
+
+func (ln *lane) older() (dirty bool, err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	for _, s := range ln.unsealed {
+		dirty = dirty || !s.flushed
+	}
+	if dirty {
+		return true, nil
+	}
+	errs := []error{ln.olderErr}
+	ln.olderErr = nil
+	for _, s := range ln.unsealed {
+		if s.flushErr != nil {
+			errs = append(errs, fmt.Errorf("sync the rows before: segment %s: %w", s.id, s.flushErr))
+			s.flushErr = nil
+		}
+	}
+	return false, errors.Join(errs...)
 }
 
 // count adds a group to the metrics.

@@ -1,0 +1,254 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
+)
+
+// sent is one request of a workload and its answer.
+type sent struct {
+	ids     []int64
+	mode    Mode
+	err     error
+	receipt Receipt
+}
+
+// history is what a client knows: what it sent, in order, and what it was told.
+type history struct {
+	tb   testing.TB
+	l    *Log
+	next int64
+	sent []sent
+}
+
+func (h *history) requests(modes ...Mode) []Request {
+	var out []Request
+	for i, m := range modes {
+		ids := []int64{h.next + 1}
+		if i%2 == 0 {
+			ids = append(ids, h.next+2)
+		}
+		h.next += int64(len(ids))
+		out = append(out, request(h.tb, m, ids...))
+		h.sent = append(h.sent, sent{ids: ids, mode: m})
+	}
+	return out
+}
+
+func (h *history) one(m Mode) {
+	r := h.requests(m)[0]
+	s := &h.sent[len(h.sent)-1]
+	s.receipt, s.err = h.l.Append(context.Background(), r)
+}
+
+func (h *history) group(modes ...Mode) {
+	from := len(h.sent)
+	receipts, errs := together(h.tb, h.l, h.requests(modes...)...)
+	for i := range errs {
+		h.sent[from+i].receipt, h.sent[from+i].err = receipts[i], errs[i]
+	}
+}
+
+// run appends, seals and closes: segments of one request and of several, with and without a sync, sealed by
+// events, on request, and by Close. It goes on after errors, as clients do.
+func (h *history) run(fsys vfs.FS) error {
+	opt := options(fsys, "/wal")
+	opt.MaxEvents = 6
+	l, err := Open(context.Background(), opt)
+	if err != nil {
+		return err
+	}
+	h.l = l
+	h.one(WaitFor)
+	h.one(Auto)
+	h.group(Auto, WaitFor, Auto) // fills the segment
+	h.one(Auto)
+	h.group(WaitFor, WaitFor)
+	_ = l.Seal(context.Background(), "t", "events")
+	h.one(Auto)
+	h.group(Auto, Auto, Auto, Auto) // unsynced, and filled
+	h.one(WaitFor)
+	h.one(Auto)
+	done, cancel := context.WithCancel(context.Background())
+	if errors.Is(h.sent[len(h.sent)-1].err, simfs.ErrOff) {
+		cancel() // do not wait for a machine that is off
+	}
+	defer cancel()
+	return l.Close(done)
+}
+
+// verify holds a recovered disk against what the client knows.
+func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []found {
+	tb.Helper()
+	segs := scan(tb, disk, "/wal")
+	state := map[segment.ID]segment.State{}
+	times := map[int64]int{}
+	for _, s := range segs {
+		require.Empty(tb, state[s.id], "ONE-1 %s", s.id)
+		state[s.id] = s.state
+		require.Equal(tb, segment.Sealed, s.state, "ONE-1 %s", s.id)
+		require.True(tb, slices.IsSorted(s.ids), "ORD-1 %v", s.ids)
+		for _, id := range s.ids {
+			times[id]++
+			require.LessOrEqual(tb, id, h.next, "ACK-2")
+		}
+	}
+	require.Empty(tb, temps(tb, disk), "ONE-1")
+	covered := false // a later request of the same life was acknowledged under wait_for
+	for _, s := range slices.Backward(h.sent) {
+		covered = covered || s.err == nil && s.mode == WaitFor
+		for i, id := range s.ids {
+			require.LessOrEqual(tb, times[id], 1, "row %d twice", id)
+			require.Equal(tb, times[s.ids[0]], times[id], "ACK-2 row %d of %v", i, s.ids)
+			if s.err == nil && (covered || policy == simfs.KeepAll) {
+				require.Equal(tb, 1, times[id], "ACK-1, ORD-1 row %d, %s, %s", id, s.mode, s.receipt.Segment)
+			}
+		}
+	}
+	return segs
+}
+
+func temps(tb testing.TB, disk *simfs.FS) []string {
+	tb.Helper()
+	var out []string
+	var walk func(dir string)
+	walk = func(dir string) {
+		entries, err := disk.List(dir)
+		require.NoError(tb, err)
+		for _, e := range entries {
+			name := filepath.Join(dir, e.Name)
+			if e.IsDir {
+				walk(name)
+			} else if vfs.IsTemp(e.Name) && filepath.Base(dir) == "active" {
+				out = append(out, name)
+			}
+		}
+	}
+	walk("/wal")
+	return out
+}
+
+// recoverOnce opens and closes, as a process that finds the disk and is stopped at once.
+func recoverOnce(disk *simfs.FS) error {
+	l, err := Open(context.Background(), options(disk, "/wal"))
+	if err != nil {
+		return err
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	return l.Close(done)
+}
+
+// The power is cut before every operation of a workload, a second time at a random point of the recovery, under
+// each policy of what a disk keeps. ACK-1, ACK-2, ORD-1, ONE-1, SEE-1.
+func TestCrash_sweep(t *testing.T) {
+	t.Parallel()
+	for _, policy := range simfs.Policies() {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			fired := true
+			for n := 0; fired; n++ {
+				fired = crashAt(t, policy, n, nil)
+			}
+		})
+	}
+}
+
+// crashAt runs the workload, cuts the power before its n-th change, recovers and verifies. It returns false when
+// the workload ended before that. faults, if any, come first.
+func crashAt(t *testing.T, policy simfs.Policy, n int, faults simfs.Hook) bool {
+	t.Helper()
+	disk := simfs.New(nil)
+	cut, fired := simfs.CutAt(n)
+	disk.SetHook(func(op simfs.Op) error {
+		if faults != nil {
+			if err := faults(op); err != nil {
+				return err
+			}
+		}
+		return cut(op)
+	})
+	h := &history{tb: t}
+	_ = h.run(disk)
+	seed := uint64(n)
+	rng := rand.New(rand.NewPCG(seed, uint64(policy)))
+	second := disk.Crash(policy, rng)
+	again, _ := simfs.CutAt(rng.IntN(40))
+	second.SetHook(again)
+	_ = recoverOnce(second)
+	second.PowerOff()
+	third := second.Crash(policy, rng)
+	require.NoError(t, recoverOnce(third), "n=%d", n)
+	log := fmt.Sprintf("n=%d %s", n, policy)
+	shown := h.verify(verdict{t, log}, third, policy)
+	// SEE-1: what a recovery has shown survives the next power loss.
+	fourth := third.Crash(simfs.KeepNone, rng)
+	require.NoError(t, recoverOnce(fourth), log)
+	require.Equal(t, shown, scan(t, fourth, "/wal"), "SEE-1 %s", log)
+	return fired()
+}
+
+// verdict names the crash in every failure.
+type verdict struct {
+	testing.TB
+	where string
+}
+
+func (v verdict) Errorf(format string, args ...any) {
+	v.TB.Helper()
+	v.TB.Errorf("%s: "+format, append([]any{v.where}, args...)...)
+}
+
+// Every write, sync and name operation fails once, and the machine goes on; then it crashes at the end or in the
+// middle. Refused requests may be there or not; acknowledged ones must. ACK-1 (T-02, T-03, T-04).
+func TestCrash_faults(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []struct {
+		kind simfs.Kind
+		err  error
+	}{
+		{simfs.Sync, syscall.EIO},
+		{simfs.SyncDir, syscall.EIO},
+		{simfs.Writev, syscall.EIO},
+		{simfs.Writev, syscall.ENOSPC},
+		{simfs.Writev, &simfs.ShortWrite{Bytes: 700, Err: syscall.ENOSPC}},
+		{simfs.Writev, &simfs.ShortWrite{Bytes: 3000, Err: syscall.EIO}},
+		{simfs.WriteAt, syscall.EIO},
+		{simfs.Create, syscall.ENOSPC},
+		{simfs.Link, syscall.EIO},
+		{simfs.Link, syscall.EPERM},
+		{simfs.Remove, syscall.EIO},
+	} {
+		t.Run(fmt.Sprintf("%s %v", fault.kind, fault.err), func(t *testing.T) {
+			t.Parallel()
+			for k := 0; ; k++ {
+				hook, fired := simfs.FailAt(k, fault.kind.Is, fault.err)
+				disk := simfs.New(nil)
+				disk.SetHook(hook)
+				h := &history{tb: t}
+				_ = h.run(disk)
+				for _, policy := range simfs.Policies() {
+					rng := rand.New(rand.NewPCG(uint64(k), uint64(policy)))
+					after := disk.Crash(policy, rng)
+					require.NoError(t, recoverOnce(after))
+					h.verify(verdict{t, fmt.Sprintf("k=%d %s", k, policy)}, after, policy)
+				}
+				if !fired() {
+					return
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package wal
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// partial is the bytes of an open segment with three batches, and where each part of it ends.
+func partial(t *testing.T, table uuid.UUID) (whole []byte, ends []int) {
+	t.Helper()
+	head := frame.Header{Partial: true, Table: table}.Encode()
+	schema, err := frame.EncodeSchema(testSchemas[0])
+	require.NoError(t, err)
+	whole = slices.Concat(head[:], schema)
+	ends = []int{len(head), len(whole)}
+	for _, ids := range [][]int64{{1, 2}, {3}, {4, 5}} {
+		whole = append(whole, body(t, testSchemas[0], ids...)...)
+		ends = append(ends, len(whole))
+	}
+	return whole, ends
+}
+
+// leave writes files into active/ of a lane as a dead writer would have.
+func leave(t *testing.T, dir, tenant string, files map[segment.ID][]byte) {
+	t.Helper()
+	root, err := segment.Create(vfs.OS(), dir)
+	require.NoError(t, err)
+	lane, err := root.Lane(tenant, "events")
+	require.NoError(t, err)
+	require.NoError(t, lane.Prepare())
+	for id, b := range files {
+		require.NoError(t, os.WriteFile(lane.Path(segment.Active, id.PartialName()), b, 0o600))
+	}
+}
+
+func someIDs(n int) []segment.ID {
+	namer := segment.NewNamer([6]byte{1, 2, 3})
+	out := make([]segment.ID, n)
+	for i := range out {
+		out[i] = namer.Next(testTime)
+	}
+	return out
+}
+
+// sums collects every counter of a meter by name, over all attributes.
+func sums(t *testing.T, reader metric.Reader) map[string]int64 {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &rm))
+	out := map[string]int64{}
+	for _, sm := range rm.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					out[m.Name] += p.Value
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					out[m.Name] += p.Value
+				}
+			}
+		}
+	}
+	return out
+}
+
+// A file cut at any byte is recovered without waiting for traffic: whole batches in sealed/, unchanged, nothing
+// else lost; without one it is removed or set aside. Every outcome is counted once and not again at the next
+// start. ACK-1, ACK-2, LOUD-1 (cases A1, A3, A13).
+func TestRecover_cut(t *testing.T) {
+	t.Parallel()
+	table := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+	whole, ends := partial(t, table)
+	cuts := []int{0, 1, 3, 4, 51}
+	for _, e := range ends {
+		cuts = append(cuts, e-1, e, e+1, e+4, e+7, e+8, e+9, e+200)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	dir := t.TempDir()
+	ids := someIDs(len(cuts))
+	files := map[segment.ID][]byte{}
+	for i, cut := range cuts {
+		cuts[i] = min(cut, len(whole))
+		files[ids[i]] = whole[:cuts[i]]
+	}
+	leave(t, dir, "t", files)
+	reader := metric.NewManualReader()
+	opt := options(vfs.OS(), dir)
+	opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
+	core, logs := observer.New(zap.WarnLevel)
+	opt.Logger = zap.New(core)
+	l := open(t, opt)
+
+	byID := map[segment.ID]found{}
+	for _, s := range scan(t, vfs.OS(), dir) {
+		require.Equal(t, segment.Sealed, s.state)
+		byID[s.id] = s
+	}
+	var recovered, torn, empty, poisoned int
+	for i, cut := range cuts {
+		var want []int64
+		for j, ids := range [][]int64{{1, 2}, {3}, {4, 5}} {
+			if cut >= ends[2+j] {
+				want = append(want, ids...)
+			}
+		}
+		got, sealed := byID[ids[i]]
+		switch {
+		case len(want) > 0:
+			require.True(t, sealed, "cut at %d", cut)
+			require.Equal(t, want, got.ids)
+			require.True(t, got.header.Partial, "moved unchanged")
+			require.Equal(t, table, got.header.Table)
+			recovered++
+			if !slices.Contains(ends, cut) {
+				torn++
+			}
+		case cut <= ends[0] || cut == ends[1]:
+			require.False(t, sealed)
+			empty++
+		default:
+			require.False(t, sealed)
+			poisoned++
+		}
+	}
+	got := sums(t, reader)
+	require.EqualValues(t, recovered, got["siglake_wal_partials_recovered_total"])
+	require.EqualValues(t, torn, got["siglake_wal_partial_tail_dropped_total"])
+	require.EqualValues(t, empty, got["siglake_wal_partials_empty_total"])
+	require.EqualValues(t, poisoned, got["siglake_wal_partials_poisoned_total"])
+	require.Len(t, logs.FilterMessageSnippet("torn tail").All(), torn)
+	require.Empty(t, names(t, vfs.OS(), dir, segment.Active))
+	require.Len(t, names(t, vfs.OS(), dir, segment.Poison), 2*poisoned, "each with its note")
+	closeLog(t, l)
+
+	logs.TakeAll()
+	l = open(t, opt)
+	require.Empty(t, logs.All(), "said once")
+	require.Equal(t, got["siglake_wal_partials_poisoned_total"], sums(t, reader)["siglake_wal_partials_poisoned_total"])
+	closeLog(t, l)
+}
+
+// Lanes without traffic are recovered too, each of them (A13, T-06).
+func TestRecover_idle_tenants(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	whole, _ := partial(t, uuid.Nil)
+	for _, tenant := range []string{"a", "b", "c"} {
+		leave(t, dir, tenant, map[segment.ID][]byte{someIDs(1)[0]: whole})
+	}
+	closeLog(t, open(t, options(vfs.OS(), dir)))
+	segs := scan(t, vfs.OS(), dir)
+	require.Len(t, segs, 3)
+	for _, s := range segs {
+		require.Equal(t, segment.Sealed, s.state)
+		require.Equal(t, []int64{1, 2, 3, 4, 5}, s.ids)
+	}
+}
+
+// Damage behind whole batches: they are kept, the rest is set aside in poison/ and not deleted, whether a whole
+// batch follows it or not. ACK-1, LOUD-1 (A14).
+func TestRecover_damage_behind_whole_batches(t *testing.T) {
+	t.Parallel()
+	whole, ends := partial(t, uuid.Nil)
+	for name, at := range map[string]int{"in the middle": ends[2] + 300, "in the last": ends[3] + 300} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			b := slices.Clone(whole)
+			b[at] ^= 0x40
+			keep := ends[2]
+			want := []int64{1, 2}
+			if at > ends[3] {
+				keep, want = ends[3], []int64{1, 2, 3}
+			}
+			leave(t, dir, "t", map[segment.ID][]byte{someIDs(1)[0]: b})
+			closeLog(t, open(t, options(vfs.OS(), dir)))
+			segs := scan(t, vfs.OS(), dir)
+			require.Len(t, segs, 1)
+			require.Equal(t, segment.Sealed, segs[0].state)
+			require.Equal(t, want, segs[0].ids)
+			aside := names(t, vfs.OS(), dir, segment.Poison)
+			require.Len(t, aside, 2)
+			got, err := os.ReadFile(filepath.Join(dir, "t", "events", "poison", aside[0]))
+			require.NoError(t, err)
+			require.Equal(t, b[keep:], got)
+		})
+	}
+}
+
+// A crash inside a seal may keep the final header and lose the tail. In active/ that is a partial, and in
+// sealed/ it must read as one. ACK-1.
+func TestRecover_final_header_and_torn_tail(t *testing.T) {
+	t.Parallel()
+	table := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+	whole, _ := partial(t, table)
+	head := frame.Header{MinTime: 1, MaxTime: 5, BodyLen: uint64(len(whole) + 8 - frame.HeaderSize), CRC: 7, Table: table}.Encode()
+	copy(whole, head[:])
+	dir := t.TempDir()
+	ids := someIDs(2)
+	sealed := slices.Concat(whole, frame.EOS())
+	leave(t, dir, "t", map[segment.ID][]byte{ids[0]: whole, ids[1]: sealed}) // the second: length right, CRC wrong
+	closeLog(t, open(t, options(vfs.OS(), dir)))
+	segs := scan(t, vfs.OS(), dir)
+	require.Len(t, segs, 2)
+	for _, s := range segs {
+		require.Equal(t, segment.Sealed, s.state)
+		require.Equal(t, []int64{1, 2, 3, 4, 5}, s.ids)
+		require.Equal(t, table, s.header.Table)
+		require.True(t, s.header.Partial)
+	}
+}
+
+// A segment of a newer format stays where it is, byte for byte, and does not stop the start (A11). Strangers and
+// temporary files neither.
+func TestRecover_leaves_what_it_does_not_know(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	whole, _ := partial(t, uuid.Nil)
+	newer := slices.Clone(whole)
+	newer[4] = 9
+	ids := someIDs(2)
+	leave(t, dir, "t", map[segment.ID][]byte{ids[0]: newer, ids[1]: whole})
+	active := filepath.Join(dir, "t", "events", "active")
+	require.NoError(t, os.WriteFile(filepath.Join(active, "notes.txt"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(active, ids[1].PartialName()+".tmp"), whole, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	core, logs := observer.New(zap.WarnLevel)
+	opt := options(vfs.OS(), dir)
+	opt.Logger = zap.New(core)
+	closeLog(t, open(t, opt))
+	got, err := os.ReadFile(filepath.Join(active, ids[0].PartialName()))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(newer, got))
+	require.Equal(t, []string{ids[0].PartialName(), "notes.txt"}, names(t, vfs.OS(), dir, segment.Active))
+	require.Equal(t, []string{ids[1].FileName()}, names(t, vfs.OS(), dir, segment.Sealed))
+	require.Len(t, logs.FilterMessageSnippet("ignored").All(), 2)
+	require.Len(t, logs.FilterMessageSnippet("not recovered").All(), 1)
+}
