@@ -8,13 +8,15 @@ import (
 )
 
 // clean removes temporary files of the drain's records, and from poison/ temporary files and notes whose segment
-// never arrived. A note is written before its segment moves; so one whose segment is in active/ may be the work
-// of a running writer and stays.
-func (r *resolver) clean() error {
+// never arrived. A note is written before its segment moves: one whose segment is in active/ is the writer's,
+// who may be at it, every other the drain's.
+func (r *resolver) clean(by Scope) error {
 	l := r.lane
-	for _, name := range []string{ownerName, headName} {
-		if err := r.removeTemp(filepath.Join(l.dir, name+".tmp")); err != nil {
-			return err
+	if by == ByDrain {
+		for _, name := range []string{ownerName, headName} {
+			if err := r.removeTemp(filepath.Join(l.dir, name+".tmp")); err != nil {
+				return err
+			}
 		}
 	}
 	entries, err := list(l.root.fs, l.Dir(Poison))
@@ -30,19 +32,28 @@ func (r *resolver) clean() error {
 		if !isNote(Poison, note) || note == e.Name && there[strings.TrimSuffix(note, noteSuffix)] {
 			continue
 		}
-		segment, _ := parseEntry(Poison, strings.TrimSuffix(note, noteSuffix))
-		_, err := l.root.fs.Stat(l.Path(Active, segment.ID.PartialName()))
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		owner, err := r.noteOwner(note)
+		if err != nil {
 			return err
+		}
+		if owner != by {
+			continue
 		}
 		if err := r.removeTemp(l.Path(Poison, e.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// noteOwner tells who may be writing a note.
+func (r *resolver) noteOwner(note string) (Scope, error) {
+	e, _ := parseEntry(Poison, strings.TrimSuffix(note, noteSuffix))
+	_, err := r.lane.root.fs.Stat(r.lane.Path(Active, e.ID.PartialName()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ByDrain, nil
+	}
+	return ByWriter, err
 }
 
 func (r *resolver) removeTemp(name string) error {

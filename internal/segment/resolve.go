@@ -28,7 +28,7 @@ const (
 type Resolved struct {
 	Dropped  []Fate   // second names of which another keeps the bytes
 	Poisoned []Fate   // copies of one id that contradict each other: an alarm
-	Temps    []string // unpublished files removed, paths
+	Temps    []string // removed: unpublished files, notes whose segment never came; paths
 }
 
 // Fate is what became of one name.
@@ -106,10 +106,7 @@ func (r *resolver) run(by Scope) error {
 			errs = append(errs, r.judge(group))
 		}
 	}
-	errs = append(errs, r.dropAll())
-	if by == ByDrain {
-		errs = append(errs, r.clean())
-	}
+	errs = append(errs, r.dropAll(), r.clean(by))
 	return errors.Join(errs...)
 }
 

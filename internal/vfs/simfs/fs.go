@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -112,32 +113,32 @@ func clean(name string) string { return filepath.Clean("/" + name) }
 
 // lookup walks to a node. ENOENT, ENOTDIR.
 func (s *FS) lookup(name string) (*node, error) {
-	name = clean(name)
-	if name == "/" {
-		return s.root, nil
-	}
-	d, base, err := s.parent(name)
-	if err != nil {
-		return nil, err
-	}
-	n := d.live[base]
-	if n == nil {
-		return nil, syscall.ENOENT
+	n := s.root
+	for base := range strings.SplitSeq(clean(name)[1:], "/") {
+		switch {
+		case base == "": // the root itself
+		case n.dir == nil:
+			return nil, syscall.ENOTDIR
+		case n.dir.live[base] == nil:
+			return nil, syscall.ENOENT
+		default:
+			n = n.dir.live[base]
+		}
 	}
 	return n, nil
 }
 
 // parent returns the directory that holds a name.
 func (s *FS) parent(name string) (*dir, string, error) {
-	name = clean(name)
-	n, err := s.lookup(filepath.Dir(name))
+	dirName, base := filepath.Split(clean(name))
+	n, err := s.lookup(dirName)
 	if err != nil {
 		return nil, "", err
 	}
 	if n.dir == nil {
 		return nil, "", syscall.ENOTDIR
 	}
-	return n.dir, filepath.Base(name), nil
+	return n.dir, base, nil
 }
 
 // change applies unsynced directory operations that belong together, each in its directory.
