@@ -131,6 +131,17 @@ func (e *GoneBackError) Error() string {
 		e.Table, e.WantSequence, e.WantMetadata, e.HaveSequence, e.HaveMetadata)
 }
 
+// SegmentError says that the rows of one segment cannot be read. Nothing was written; without that segment the same
+// Commit can go on.
+type SegmentError struct {
+	ID  string
+	Err error
+}
+
+func (e *SegmentError) Error() string { return fmt.Sprintf("segment %s: %v", e.ID, e.Err) }
+
+func (e *SegmentError) Unwrap() error { return e.Err }
+
 // UnknownError says that a commit was sent and that its outcome could not be learned. The data files stay. Offer the
 // same segments again: the next Commit finds out.
 type UnknownError struct {

@@ -48,8 +48,8 @@ func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]tabl
 
 // hooks are the seams of a lake for tests.
 type hooks struct {
-	scheme string                                            // of the warehouse URL; "" = file
-	wrap   func(iceCatalog) iceCatalog                       // puts a faulty catalog in front
+	scheme string                                           // of the warehouse URL; "" = file
+	wrap   func(iceCatalog) iceCatalog                      // puts a faulty catalog in front
 	wait   func(ctx context.Context, d time.Duration) error // between tries of a commit
 	limits limits
 }

@@ -215,7 +215,7 @@ func unsafeStats(meta *metadata.FileMetaData, c *parquetColumns) []string {
 	return slices.Sorted(maps.Keys(bad))
 }
 
-// distinct estimates how many different values a text column has, to a few percent and from above for small
+// distinct estimates how many different values a column has, to a few percent and from above for small
 // columns: it hashes each value to a bit and counts the bits left over (linear counting).
 type distinct struct {
 	set  []uint64
@@ -227,8 +227,8 @@ func newDistinct(rows int) *distinct {
 	return &distinct{set: make([]uint64, n/64), mask: n - 1}
 }
 
-func (d *distinct) add(value string) {
-	h := xxhash.Sum64String(value) & d.mask
+func (d *distinct) add(value []byte) {
+	h := xxhash.Sum64(value) & d.mask
 	d.set[h/64] |= 1 << (h % 64)
 }
 

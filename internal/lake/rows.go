@@ -2,8 +2,10 @@ package lake
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -49,7 +51,7 @@ func collect(parts []part, maxDays int) (*rowSet, []part, error) {
 	for _, p := range parts {
 		end, full, err := set.add(p, days, maxDays)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read segment %s: %w", p.seg.ID, err)
+			return nil, nil, &SegmentError{ID: p.seg.ID, Err: err}
 		}
 		if end > p.from {
 			taken = append(taken, part{seg: p.seg, from: p.from, to: end})
@@ -130,11 +132,31 @@ func (s *rowSet) chunk(lo, hi int, l limits) int {
 	return end
 }
 
-// refs are the positions of keys [lo, hi) for otelarrow.Gather.
-func (s *rowSet) refs(lo, hi int) []otelarrow.RowRef {
-	out := make([]otelarrow.RowRef, hi-lo)
+// gather puts keys [lo, hi) into table form. A row that cannot be read is a SegmentError.
+func (s *rowSet) gather(signal otelarrow.Signal, lo, hi int) (arrow.RecordBatch, error) {
+	refs := make([]otelarrow.RowRef, hi-lo)
 	for i, k := range s.keys[lo:hi] {
-		out[i] = otelarrow.RowRef{Source: k.source, Row: k.row}
+		refs[i] = otelarrow.RowRef{Source: k.source, Row: k.row}
 	}
-	return out
+	rec, err := otelarrow.Gather(signal, s.sources, refs, memory.DefaultAllocator)
+	if err == nil {
+		return rec, nil
+	}
+	return nil, s.blame(signal, refs, err)
+}
+
+// blame finds the segment that makes Gather fail, by gathering the rows of each source alone.
+func (s *rowSet) blame(signal otelarrow.Signal, refs []otelarrow.RowRef, err error) error {
+	bySource := map[int32][]otelarrow.RowRef{}
+	for _, r := range refs {
+		bySource[r.Source] = append(bySource[r.Source], r)
+	}
+	for source, own := range bySource {
+		rec, serr := otelarrow.Gather(signal, s.sources, own, memory.DefaultAllocator)
+		if serr != nil {
+			return &SegmentError{ID: s.sources[source].SegmentID, Err: serr}
+		}
+		rec.Release()
+	}
+	return err
 }

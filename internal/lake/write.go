@@ -9,7 +9,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/iceberg-go"
 	iceio "github.com/apache/iceberg-go/io"
@@ -156,7 +155,7 @@ func (w *writer) fill(ctx context.Context, path string, lo, hi int) (_ *metadata
 			return nil, 0, lo, err
 		}
 		end := w.set.chunk(next, hi, w.limits)
-		rec, err := otelarrow.Gather(w.signal, w.set.sources, w.set.refs(next, end), memory.DefaultAllocator)
+		rec, err := w.set.gather(w.signal, next, end)
 		if err != nil {
 			return nil, 0, lo, fmt.Errorf("gather rows: %w", err)
 		}
@@ -201,10 +200,10 @@ func dayText(day int32) string {
 
 // traces estimates how many different trace ids keys [lo, hi) have.
 func (s *rowSet) traces(lo, hi int) int64 {
-	columns := make([]*array.String, len(s.sources))
+	columns := make([]*array.FixedSizeBinary, len(s.sources))
 	for i, src := range s.sources {
 		if at := src.Record.Schema().FieldIndices(colTraceID); len(at) == 1 {
-			columns[i], _ = src.Record.Column(at[0]).(*array.String)
+			columns[i], _ = src.Record.Column(at[0]).(*array.FixedSizeBinary)
 		}
 	}
 	d := newDistinct(hi - lo)
