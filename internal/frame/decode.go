@@ -121,7 +121,7 @@ func Inspect(r io.ReaderAt, size int64, opt DecodeOptions) (Summary, error) {
 		}
 		defer body.Release()
 		src = memSource(body.Bytes(), 0)
-		sum.Sealed = true
+		sum.Sealed = !p.header.Partial // load checked the CRC
 	} else if sum.Sealed, err = p.seal(src); err != nil {
 		return sum, err
 	}
@@ -248,8 +248,8 @@ func (p *plan) load(r io.ReaderAt, opt DecodeOptions) (*memory.Buffer, error) {
 // decode walks the body and turns each message into a record batch.
 func (s *Segment) decode(p plan, opt DecodeOptions) error {
 	src := memSource(s.body.Bytes(), p.base)
-	sealed := true
-	if p.zstd {
+	sealed := !p.header.Partial
+	if p.zstd { // load checked the CRC
 		src.base = 0
 	} else {
 		var err error

@@ -37,7 +37,7 @@ func EncodeSchema(s *arrow.Schema) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode schema: %w", err)
 	}
-	putCRC(msg[prefixSize+m.crcAt:], crc32.Checksum(msg, castagnoli()))
+	putCRC(msg[prefixSize+m.crcAt:], m.sum(msg[prefixSize:]))
 	return msg, nil
 }
 
@@ -101,7 +101,7 @@ func newShape(s *arrow.Schema) (shape, error) {
 	}
 	rec := b.NewRecordBatch()
 	defer rec.Release()
-	md := arrow.NewMetadata([]string{crcKey}, []string{crcBlank})
+	md := arrow.NewMetadata([]string{crcKey, syncedKey}, []string{crcBlank, syncedBlank})
 	marked := array.NewRecordBatchWithMetadata(s, rec.Columns(), rec.NumRows(), md)
 	defer marked.Release()
 	payload, err := ipc.GetRecordBatchPayload(marked)

@@ -25,11 +25,18 @@ const (
 	maxFields = 1 << 14
 )
 
-// crcKey is the custom metadata key under which a message carries the CRC-32C of itself as 8 hex digits.
-const crcKey = "siglake.crc32c"
+// Custom metadata that the messages of a segment carry. Any Arrow reader skips it.
+const (
+	// crcKey: the CRC-32C of the whole message as 8 hex digits.
+	crcKey = "siglake.crc32c"
+	// syncedKey: how many bytes of the file were synced when the message was written, as 16 hex digits, and
+	// the CRC-32C of those digits as 8 more. All zero = not said. Batches only.
+	syncedKey = "siglake.synced"
 
-// crcBlank stands in for the digits while the checksum is taken.
-const crcBlank = "00000000"
+	// What stands in the place of the digits while a message's CRC is taken.
+	crcBlank    = "00000000"
+	syncedBlank = "000000000000000000000000"
+)
 
 // message is what the walk needs to know of one IPC message's metadata.
 type message struct {
@@ -39,6 +46,7 @@ type message struct {
 	nodes   []byte   // record batch only: 16 bytes each, length and null count
 	buffers []byte   // record batch only: 16 bytes each, offset and length
 	crcAt   int      // where in the metadata the CRC digits stand; 0 = none
+	syncAt  int      // where in the metadata the synced digits stand; 0 = none
 	header  table    // the Schema or RecordBatch table
 	_       struct{} // keyed literals only
 }
@@ -90,7 +98,7 @@ func parseMessage(meta []byte) (message, error) {
 		return message{}, fmt.Errorf("body length %d", m.bodyLen)
 	}
 	budget := newBudget(meta)
-	if m.crcAt, err = findCRC(root, 4, budget); err != nil {
+	if err = m.findKeys(root, 4, budget); err != nil {
 		return message{}, err
 	}
 	switch m.kind {
@@ -160,35 +168,45 @@ func (b *budget) spend(n int) error {
 	return nil
 }
 
-// findCRC checks the key-value vector in the given slot and returns where the CRC digits stand, or 0.
-func findCRC(t table, slot int, b *budget) (int, error) {
+// findKeys checks the key-value vector in the given slot and notes where the digits of our own keys stand.
+func (m *message) findKeys(t table, slot int, b *budget) error {
 	start, n, err := t.vector(slot, 4)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	at := 0
 	for i := range n {
 		kv, err := t.element(start, i)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		key, keyLen, err := kv.vector(0, 1)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		val, valLen, err := kv.vector(1, 1)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if err := b.spend(keyLen + valLen + 16); err != nil {
-			return 0, err
+			return err
 		}
-		if string(t.buf[key:key+keyLen]) == crcKey {
-			if valLen != len(crcBlank) || at != 0 {
-				return 0, fmt.Errorf("%s is not one value of %d digits", crcKey, len(crcBlank))
-			}
-			at = val
+		switch string(t.buf[key : key+keyLen]) {
+		case crcKey:
+			err = place(&m.crcAt, val, valLen, len(crcBlank))
+		case syncedKey:
+			err = place(&m.syncAt, val, valLen, len(syncedBlank))
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return at, nil
+	return nil
+}
+
+func place(at *int, val, valLen, want int) error {
+	if *at != 0 || valLen != want {
+		return fmt.Errorf("metadata of the format's own is not one value of %d digits", want)
+	}
+	*at = val
+	return nil
 }

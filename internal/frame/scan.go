@@ -5,71 +5,83 @@ import (
 	"encoding/binary"
 )
 
-// scanBudget bounds the bytes that findMessage checksums, in multiples of the body: a tail may be full of
-// starts that each claim the rest of it.
+// scanBudget bounds the bytes that scan checksums, in multiples of the body: a tail may be full of starts that
+// each claim the rest of it.
 const scanBudget = 4
 
-// findMessage looks for a whole record batch in the bytes from off to the end, where a torn message would have
-// left nothing but its own beginning. It returns where one starts, or 0.
+// found is what scan knows about the bytes behind a bad message.
+type found struct {
+	at     int64 // where a whole record batch starts that says most; 0 = there is none
+	synced int64 // the highest count of synced bytes that any of them was written with
+}
+
+// scan looks for whole record batches from off to the end of the body.
 //
 // A record that holds an Arrow message as text can look like one. The segment is then refused instead of
 // shortened, which loses nothing.
-func (w *walk) findMessage(off int64) (int64, error) {
+func (w *walk) scan(off int64) (found, error) {
 	probe := &walk{src: w.src.clone(), schema: true, crcs: w.crcs}
 	budget := scanBudget * w.src.size
 	mark := EOS()[:4]
+	var f found
 	for off+prefixSize < w.src.size {
 		part := min(w.src.size-off, windowSize)
 		b, err := w.src.view(off, part)
 		if err != nil {
-			return 0, err
+			return f, err
 		}
 		i := bytes.Index(b, mark)
 		if i < 0 {
-			off += part - min(part, int64(len(mark))-1)
-			if part < windowSize {
-				return 0, nil
-			}
+			off += part - int64(len(mark)) + 1
 			continue
 		}
 		probe.pos = off + int64(i)
-		whole, cost, err := probe.whole()
+		size, cost, synced, err := probe.whole()
 		if err != nil {
-			return 0, err
+			return f, err
 		}
-		if budget -= cost; whole || budget < 0 {
-			return probe.pos, nil
+		if size > 0 && (f.at == 0 || synced > f.synced) {
+			f = found{at: probe.pos, synced: synced}
 		}
-		off = probe.pos + 1
+		if budget -= cost; budget < 0 {
+			// Bytes made to look like this are not a tear.
+			return found{at: probe.pos, synced: w.src.base + w.src.size}, nil
+		}
+		off = probe.pos + max(size, 1)
 	}
-	return 0, nil
+	return f, nil
 }
 
-// whole reports whether a record batch stands at pos, and how many bytes it took to know.
-func (w *walk) whole() (ok bool, cost int64, err error) {
+// whole returns the size of the record batch that stands at pos, or 0; how many bytes it took to know; and how
+// much of the file was synced when it was written.
+func (w *walk) whole() (size, cost, synced int64, err error) {
 	rest := w.src.size - w.pos - prefixSize
 	if rest < 0 {
-		return false, 0, nil
+		return 0, 0, 0, nil
 	}
 	prefix, err := w.src.view(w.pos, prefixSize)
 	if err != nil {
-		return false, 0, err
+		return 0, 0, 0, err
 	}
 	metaLen := int64(int32(binary.LittleEndian.Uint32(prefix[4:])))
 	if metaLen <= 0 || metaLen > maxMetadata || metaLen%8 != 0 || metaLen > rest {
-		return false, 0, nil
+		return 0, 0, 0, nil
 	}
 	meta, err := w.src.view(w.pos+prefixSize, metaLen)
 	if err != nil {
-		return false, 0, err
+		return 0, 0, 0, err
 	}
 	m, perr := parseMessage(meta)
 	if perr != nil || w.expect(&m) != nil || m.bodyLen > rest-metaLen || len(m.nodes) == 0 {
-		return false, metaLen, nil
+		return 0, metaLen, 0, nil
 	}
+	size, synced = prefixSize+metaLen+m.bodyLen, m.synced(meta)
 	if m.crcAt == 0 {
-		return true, metaLen, nil
+		return size, metaLen, synced, nil
 	}
 	want, got, err := w.checksum(&m, meta)
-	return want == got, metaLen + m.bodyLen, err
+	if err != nil || want != got {
+		return 0, size, 0, err
+	}
+	return size, size, synced, nil
 }

@@ -54,12 +54,8 @@ func (m *message) parseSchema(b *budget) error {
 			return err
 		}
 	}
-	at, err := findCRC(m.header, 2, b)
-	if err != nil {
+	if err := m.findKeys(m.header, 2, b); err != nil {
 		return err
-	}
-	if at != 0 {
-		m.crcAt = at
 	}
 	_, _, err = m.header.vector(3, 8)
 	return err
@@ -109,8 +105,8 @@ func checkField(f table, b *budget, depth int) error {
 			return err
 		}
 	}
-	_, err = findCRC(f, 6, b)
-	return err
+	var ignored message
+	return ignored.findKeys(f, 6, b)
 }
 
 // checkType verifies the parameters of one type and its number of children. arrow-go checks the rest of the

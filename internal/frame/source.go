@@ -33,7 +33,7 @@ func (s *source) view(off, n int64) ([]byte, error) {
 		return s.mem[off : off+n], nil
 	}
 	if int64(cap(s.win)) < n {
-		s.win = make([]byte, max(n, windowSize))
+		s.win = make([]byte, max(n, min(windowSize, s.size)))
 	}
 	b := s.win[:n]
 	if err := readFull(s.file, b, s.base+off); err != nil {
@@ -59,23 +59,36 @@ func (s *source) checksum(crc uint32, tab *crc32.Table, off, n int64) (uint32, e
 	return crc, nil
 }
 
-// zeroFrom returns where the run of zero bytes that ends the body starts; size when the last byte is not zero.
-func (s *source) zeroFrom() (int64, error) {
-	end := s.size
-	for end > 0 {
-		part := min(end, windowSize)
-		b, err := s.view(end-part, part)
+// minHole is the shortest run of zeros that is taken for bytes that a power loss kept from the disk. A disk
+// loses whole sectors of 512, but the last piece of a lost write may share its sector with what followed. A
+// file system that does not order data and size leaves such runs; so do many columns, which is why a hole
+// alone never decides.
+const minHole = 64
+
+// hole reports whether [from, to) holds the start of a run of at least minHole zero bytes, or nothing but zeros
+// from its first byte to the end of the body.
+func (s *source) hole(from, to int64) (bool, error) {
+	run, all := int64(0), true
+	for off := from; off < s.size; {
+		b, err := s.view(off, min(s.size-off, windowSize))
 		if err != nil {
-			return 0, err
+			return false, err
 		}
-		for i := len(b) - 1; i >= 0; i-- {
-			if b[i] != 0 {
-				return end - part + int64(i) + 1, nil
+		for i, c := range b {
+			if c != 0 {
+				if off+int64(i) >= to {
+					return false, nil
+				}
+				run, all = 0, false
+				continue
+			}
+			if run++; run >= minHole {
+				return true, nil
 			}
 		}
-		end -= part
+		off += int64(len(b))
 	}
-	return 0, nil
+	return all, nil
 }
 
 // readFull fills b from offset off. An end of file means that the file shrank since its size was taken.

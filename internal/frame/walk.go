@@ -3,14 +3,9 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
 )
-
-// sectorSize is the smallest piece of a file that a power loss leaves either written or zero.
-const sectorSize = 512
 
 // walk is one pass over the lengths of a body. Nothing is allocated by what a length says: each is compared
 // with the bytes that are there first.
@@ -143,10 +138,6 @@ func (w *walk) message(metaLen, rest int64) (bool, error) {
 		if want != got {
 			return w.damaged(ErrCRC, next, "message says %s, bytes say %s", want, got)
 		}
-		// checksum may have moved the window.
-		if meta, err = w.src.view(w.pos+prefixSize, metaLen); err != nil {
-			return false, err
-		}
 	}
 	if w.visit != nil {
 		if err := w.visit(&m, meta, bodyAt); err != nil {
@@ -186,59 +177,57 @@ func (w *walk) expect(m *message) error {
 
 // checksum returns the CRC digits that the message carries and those that its bytes give.
 func (w *walk) checksum(m *message, meta []byte) (want, got string, err error) {
-	tab := castagnoli()
-	var prefix [prefixSize]byte
-	binary.LittleEndian.PutUint32(prefix[:], continuation)
-	binary.LittleEndian.PutUint32(prefix[4:], uint32(len(meta)))
-	crc := crc32.Update(0, tab, prefix[:])
-	crc = crc32.Update(crc, tab, meta[:m.crcAt])
-	crc = crc32.Update(crc, tab, []byte(crcBlank))
-	crc = crc32.Update(crc, tab, meta[m.crcAt+len(crcBlank):])
-	want = string(meta[m.crcAt : m.crcAt+len(crcBlank)])
-	crc, err = w.src.checksum(crc, tab, w.pos+prefixSize+int64(len(meta)), m.bodyLen)
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], crc)
-	return want, hex.EncodeToString(b[:]), err
+	want = m.crcOf(meta)
+	crc, err := w.src.checksum(m.sum(meta), castagnoli(), w.pos+prefixSize+int64(len(meta)), m.bodyLen)
+	var digits [len(crcBlank)]byte
+	putCRC(digits[:], crc)
+	return want, string(digits[:]), err
 }
 
-// torn ends a tolerant walk at a message that the end of the file cuts. A strict walk refuses it, and so does a
-// tolerant one when a whole message follows: then the length lies, and dropping what follows would lose records.
+// torn ends a tolerant walk at a message that the end of the file cuts. A strict walk refuses it. So does a
+// tolerant one when the message was synced, or when a whole one follows where the cut message would leave
+// nothing but its own beginning: then the length lies, and dropping what follows would lose records.
 func (w *walk) torn(format string, args ...any) (bool, error) {
 	if !w.tolerant {
 		return false, w.corrupt(ErrFraming, "truncated: "+format, args...)
 	}
-	at, err := w.findMessage(w.pos + prefixSize)
+	after, err := w.scan(w.pos + prefixSize)
 	if err != nil {
 		return false, err
 	}
-	if at != 0 {
-		return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + at}, args...)...)
+	if after.at == 0 {
+		return true, nil
+	}
+	lost, err := w.src.hole(w.pos, w.src.size)
+	if err != nil {
+		return false, err
+	}
+	if after.synced <= w.src.base+w.pos && lost {
+		return true, nil
+	}
+	return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + after.at}, args...)...)
+}
+
+// damaged refuses a message whose bytes are there up to end and make no sense, unless they look like what a
+// power loss leaves of bytes that were never synced: sectors of zeros, and no later message that was written
+// when this one was already durable.
+func (w *walk) damaged(sentinel error, end int64, format string, args ...any) (bool, error) {
+	if !w.tolerant {
+		return false, w.corrupt(sentinel, format, args...)
+	}
+	lost, err := w.src.hole(w.pos, end)
+	if err != nil {
+		return false, err
+	}
+	if !lost {
+		return false, w.corrupt(sentinel, format, args...)
+	}
+	after, err := w.scan(w.pos + prefixSize)
+	if err != nil {
+		return false, err
+	}
+	if after.synced > w.src.base+w.pos {
+		return false, w.corrupt(sentinel, "synced before %d was written: "+format, append([]any{w.src.base + after.at}, args...)...)
 	}
 	return true, nil
-}
-
-// damaged refuses a message whose bytes are there up to end and make no sense, unless they are a tail of zeros:
-// space the file system had given to the file and not yet written when the power went.
-func (w *walk) damaged(sentinel error, end int64, format string, args ...any) (bool, error) {
-	if w.tolerant {
-		zero, err := w.src.zeroFrom()
-		if err != nil {
-			return false, err
-		}
-		if w.zeroTail(zero, end) {
-			return true, nil
-		}
-	}
-	return false, w.corrupt(sentinel, format, args...)
-}
-
-// zeroTail reports whether a run of zeros from zero to the end of the body can be unwritten sectors that begin
-// in the damaged message, which ends at end: they begin where the message does, or at a sector.
-func (w *walk) zeroTail(zero, end int64) bool {
-	if zero <= w.pos {
-		return true
-	}
-	abs := w.src.base + zero
-	sector := (abs+sectorSize-1)/sectorSize*sectorSize - w.src.base
-	return sector < w.src.size && sector < end
 }
