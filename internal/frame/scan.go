@@ -11,8 +11,9 @@ const scanBudget = 4
 
 // found is what scan knows about the bytes behind a bad message.
 type found struct {
-	at     int64 // where a whole record batch starts that says most; 0 = there is none
-	synced int64 // the highest count of synced bytes that any of them was written with
+	first  int64 // where the first whole record batch starts; 0 = there is none
+	at     int64 // where the one starts that says most about what was synced
+	synced int64 // how much that was
 }
 
 // scan looks for whole record batches from off to the end of the body.
@@ -40,12 +41,15 @@ func (w *walk) scan(off int64) (found, error) {
 		if err != nil {
 			return f, err
 		}
-		if size > 0 && (f.at == 0 || synced > f.synced) {
-			f = found{at: probe.pos, synced: synced}
+		if size > 0 && f.first == 0 {
+			f.first = probe.pos
+		}
+		if size > 0 && synced >= f.synced {
+			f.at, f.synced = probe.pos, synced
 		}
 		if budget -= cost; budget < 0 {
 			// Bytes made to look like this are not a tear.
-			return found{at: probe.pos, synced: w.src.base + w.src.size}, nil
+			return found{first: probe.pos, at: probe.pos, synced: w.src.base + w.src.size}, nil
 		}
 		off = probe.pos + max(size, 1)
 	}

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -59,36 +60,51 @@ func (s *source) checksum(crc uint32, tab *crc32.Table, off, n int64) (uint32, e
 	return crc, nil
 }
 
-// minHole is the shortest run of zeros that is taken for bytes that a power loss kept from the disk. A disk
-// loses whole sectors of 512, but the last piece of a lost write may share its sector with what followed. A
-// file system that does not order data and size leaves such runs; so do many columns, which is why a hole
-// alone never decides.
-const minHole = 64
+// sectorSize is what a disk writes whole or not at all.
+const sectorSize = 512
 
-// hole reports whether [from, to) holds the start of a run of at least minHole zero bytes, or nothing but zeros
-// from its first byte to the end of the body.
-func (s *source) hole(from, to int64) (bool, error) {
-	run, all := int64(0), true
-	for off := from; off < s.size; {
-		b, err := s.view(off, min(s.size-off, windowSize))
+// minZeroTail is the least run of zeros at the end of a file that is taken for unwritten space when it does not
+// begin at a sector. A message ends with up to 7 bytes of padding and often with a few zeros of its last column.
+const minZeroTail = 64
+
+// lost reports whether [from, to) holds what a power loss leaves of bytes that were never written when the size
+// of the file was: a sector of the file that shows nothing but zeros where it holds a part of the range, or a run
+// of zeros from within the range to the end. Columns hold such runs too, so this alone never decides.
+func (s *source) lost(from, to int64) (bool, error) {
+	for off := from; off < to; {
+		next := min(s.nextSector(off), to)
+		b, err := s.view(off, next-off)
 		if err != nil {
 			return false, err
 		}
-		for i, c := range b {
-			if c != 0 {
-				if off+int64(i) >= to {
-					return false, nil
-				}
-				run, all = 0, false
-				continue
-			}
-			if run++; run >= minHole {
-				return true, nil
-			}
+		if len(bytes.Trim(b, "\x00")) == 0 {
+			return true, nil
 		}
-		off += int64(len(b))
+		off = next
 	}
-	return all, nil
+	zero, err := s.zeroFrom()
+	return zero < to && s.size-zero >= minZeroTail, err
+}
+
+// zeroFrom returns where the run of zeros begins that ends the body.
+func (s *source) zeroFrom() (int64, error) {
+	for end := s.size; end > 0; {
+		part := min(end, windowSize)
+		b, err := s.view(end-part, part)
+		if err != nil {
+			return 0, err
+		}
+		if kept := len(bytes.TrimRight(b, "\x00")); kept > 0 {
+			return end - part + int64(kept), nil
+		}
+		end -= part
+	}
+	return 0, nil
+}
+
+// nextSector returns where the sector that holds off ends, or the body.
+func (s *source) nextSector(off int64) int64 {
+	return min((s.base+off)/sectorSize*sectorSize+sectorSize-s.base, s.size)
 }
 
 // readFull fills b from offset off. An end of file means that the file shrank since its size was taken.

@@ -84,7 +84,7 @@ func (w *walk) step() (done bool, err error) {
 	metaLen := int64(int32(binary.LittleEndian.Uint32(prefix[4:])))
 	switch {
 	case binary.LittleEndian.Uint32(prefix) != continuation:
-		return w.damaged(ErrFraming, w.pos, "no message")
+		return w.damaged(ErrFraming, 0, "no message")
 	case metaLen == 0:
 		return w.endOfStream(rest)
 	case metaLen < 0 || metaLen > maxMetadata || metaLen%8 != 0:
@@ -185,8 +185,8 @@ func (w *walk) checksum(m *message, meta []byte) (want, got string, err error) {
 }
 
 // torn ends a tolerant walk at a message that the end of the file cuts. A strict walk refuses it. So does a
-// tolerant one when the message was synced, or when a whole one follows where the cut message would leave
-// nothing but its own beginning: then the length lies, and dropping what follows would lose records.
+// tolerant one when a whole message follows where a cut one would leave nothing but its own beginning: then the
+// length lies, and dropping what follows would lose records.
 func (w *walk) torn(format string, args ...any) (bool, error) {
 	if !w.tolerant {
 		return false, w.corrupt(ErrFraming, "truncated: "+format, args...)
@@ -195,38 +195,37 @@ func (w *walk) torn(format string, args ...any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if after.at == 0 {
-		return true, nil
+	if after.first != 0 {
+		return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + after.first}, args...)...)
 	}
-	lost, err := w.src.hole(w.pos, w.src.size)
-	if err != nil {
-		return false, err
-	}
-	if after.synced <= w.src.base+w.pos && lost {
-		return true, nil
-	}
-	return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + after.at}, args...)...)
+	return true, nil
 }
 
-// damaged refuses a message whose bytes are there up to end and make no sense, unless they look like what a
-// power loss leaves of bytes that were never synced: sectors of zeros, and no later message that was written
-// when this one was already durable.
+// damaged refuses a message whose bytes are there and make no sense, unless they look like what a power loss
+// leaves of bytes that were never synced: a sector of zeros in the message, and no later message that was written
+// when this one was already durable. The message ends at end; 0 = nobody knows.
 func (w *walk) damaged(sentinel error, end int64, format string, args ...any) (bool, error) {
 	if !w.tolerant {
 		return false, w.corrupt(sentinel, format, args...)
 	}
-	lost, err := w.src.hole(w.pos, end)
+	after, err := w.scan(w.pos + 1)
 	if err != nil {
 		return false, err
 	}
-	if !lost {
+	if end == 0 {
+		// Then only its first sector can tell, up to the next message that is one.
+		end = w.src.nextSector(w.pos)
+		if after.first != 0 {
+			end = min(end, after.first)
+		}
+	}
+	lost, err := w.src.lost(w.pos, end)
+	switch {
+	case err != nil:
+		return false, err
+	case !lost:
 		return false, w.corrupt(sentinel, format, args...)
-	}
-	after, err := w.scan(w.pos + prefixSize)
-	if err != nil {
-		return false, err
-	}
-	if after.synced > w.src.base+w.pos {
+	case after.synced > w.src.base+w.pos:
 		return false, w.corrupt(sentinel, "synced before %d was written: "+format, append([]any{w.src.base + after.at}, args...)...)
 	}
 	return true, nil
