@@ -98,9 +98,11 @@ type answer struct {
 	causes []error
 }
 
-func (a *answer) Error() string              { return a.causes[0].Error() }
+func (a *answer) Error() string   { return a.causes[0].Error() }
+func (a *answer) Unwrap() []error { return a.causes }
+
+// GRPCStatus is what the otlp receiver answers with.
 func (a *answer) GRPCStatus() *status.Status { return a.status }
-func (a *answer) Unwrap() []error            { return a.causes }
 
 // refuse is for what the same bytes can never get past. consumererror.IsPermanent finds the second cause;
 // wrapping the first would put "Permanent error: " before what the client reads.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -383,12 +384,11 @@ func TestExporter_start_errors_name_key_value_and_fix(t *testing.T) {
 	e, err := r.factory.CreateLogs(t.Context(), r.set, r.cfg)
 	require.NoError(t, err)
 
-	r.log.openErr = &vfs.LockedError{Name: "wal/LOCK", Holder: "siglakecol, exporter siglake, host h, pid 1"}
-	require.EqualError(t, e.Start(t.Context(), r.host),
-		`wal::directory: "wal" belongs to a running process (siglakecol, exporter siglake, host h, pid 1); stop that process or choose another directory: lock wal/LOCK: held by siglakecol, exporter siglake, host h, pid 1`)
-
-	r.log.openErr = errors.New("no marker")
-	require.EqualError(t, e.Start(t.Context(), r.host), `wal::directory: open "wal": no marker`)
+	locked := &vfs.LockedError{Name: "wal/LOCK", Holder: "siglakecol, exporter siglake, host h, pid 1"}
+	r.log.openErr = fmt.Errorf("open wal wal: %w; stop it", locked)
+	err = e.Start(t.Context(), r.host)
+	require.EqualError(t, err, `wal::directory: "wal": open wal wal: lock wal/LOCK: held by siglakecol, exporter siglake, host h, pid 1; stop it`)
+	require.ErrorIs(t, err, locked)
 	require.NoError(t, e.Shutdown(t.Context()))
 
 	// What failed holds nothing: the next start opens.

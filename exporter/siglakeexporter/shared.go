@@ -2,14 +2,12 @@ package siglakeexporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
 
-	"github.com/siglakecol/siglakecol/internal/vfs"
 	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
@@ -70,7 +68,7 @@ func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, 
 	}
 	opened, err := r.open(ctx, opt)
 	if err != nil {
-		return nil, false, openError(cfg.Directory, err)
+		return nil, false, fmt.Errorf("wal::directory: %q: %w", cfg.Directory, err) // wal names the holder of a lock and the way out
 	}
 	log = &sharedLog{appender: opened, id: id, cfg: cfg, users: 1}
 	r.logs[root] = log
@@ -94,13 +92,4 @@ func (r *registry) release(ctx context.Context, log *sharedLog) error {
 		return fmt.Errorf("close wal %s: %w", log.cfg.Directory, err)
 	}
 	return nil
-}
-
-// openError adds the key and the way out to what keeps a log from being opened.
-func openError(dir string, err error) error {
-	var locked *vfs.LockedError
-	if errors.As(err, &locked) {
-		return fmt.Errorf("wal::directory: %q belongs to a running process (%s); stop that process or choose another directory: %w", dir, locked.Holder, err)
-	}
-	return fmt.Errorf("wal::directory: open %q: %w", dir, err)
 }

@@ -90,9 +90,10 @@ func (p *params) grpcContext(ctx context.Context) (context.Context, error) {
 // streamWithContext is a stream whose calls see the commit mode.
 type streamWithContext struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // grpc.ServerStream hands its context out by a method
+	ctx context.Context // what grpc.ServerStream hands out by its method
 }
 
+// Context returns the context with the commit mode.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
 
 // withMode replaces client.Info by a copy that carries mode; what the receiver put there stays.
