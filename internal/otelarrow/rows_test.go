@@ -116,7 +116,7 @@ func roundTrip(tb testing.TB, rec arrow.RecordBatch, mem memory.Allocator) arrow
 	defer r.Release()
 	require.True(tb, r.Next(), "%v", r.Err())
 	back := r.RecordBatch()
-	require.True(tb, array.RecordEqual(rec, back))
+	require.True(tb, array.RecordApproxEqual(rec, back, array.WithNaNsEqual(true), array.WithAbsTolerance(0)))
 	back.Retain()
 	return back
 }
@@ -156,7 +156,9 @@ func cell(tb testing.TB, a arrow.Array, i int) any {
 		lo, hi := a.ValueOffsets(i)
 		keys, items := a.Keys().(*array.String), a.Items().(*array.String)
 		for e := int(lo); e < int(hi); e++ {
-			require.NotContains(tb, m, keys.Value(e), "a map with a key twice")
+			if _, twice := m[keys.Value(e)]; twice {
+				require.Fail(tb, "a map with a key twice", keys.Value(e))
+			}
 			m[keys.Value(e)] = items.Value(e)
 		}
 		return m
@@ -187,7 +189,9 @@ func checkText(tb testing.TB, v any) {
 		require.True(tb, utf8.ValidString(v), "%q", v)
 	case map[string]string:
 		for k, s := range v {
-			require.True(tb, utf8.ValidString(k) && utf8.ValidString(s), "%q: %q", k, s)
+			if !utf8.ValidString(k) || !utf8.ValidString(s) {
+				require.Fail(tb, "text is not UTF-8", "%q: %q", k, s)
+			}
 		}
 	case []any:
 		for _, e := range v {
@@ -207,4 +211,16 @@ func (r row) only(names ...string) row {
 		out[n] = r[n]
 	}
 	return out
+}
+
+// gatherAll gathers the rows of one batch in order.
+func gatherAll(tb testing.TB, sig otelarrow.Signal, rec arrow.RecordBatch) []row {
+	tb.Helper()
+	refs := make([]otelarrow.RowRef, rec.NumRows())
+	for i := range refs {
+		refs[i].Row = int32(i)
+	}
+	table, err := otelarrow.Gather(sig, []otelarrow.Source{{Record: rec}}, refs, memory.DefaultAllocator)
+	require.NoError(tb, err)
+	return rowsOf(tb, table)
 }
