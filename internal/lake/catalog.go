@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/apache/iceberg-go"
-	"github.com/apache/iceberg-go/catalog"
 	sqlcat "github.com/apache/iceberg-go/catalog/sql"
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
@@ -26,7 +25,6 @@ const catalogName = "siglake"
 // iceCatalog is what the lake asks of an Iceberg catalog. Tests put a faulty one in its place.
 type iceCatalog interface {
 	table.CatalogIO
-	CreateTable(ctx context.Context, id table.Identifier, schema *iceberg.Schema, opts ...catalog.CreateTableOpt) (*table.Table, error)
 	CheckNamespaceExists(ctx context.Context, ns table.Identifier) (bool, error)
 	CreateNamespace(ctx context.Context, ns table.Identifier, props iceberg.Properties) error
 	ListNamespaces(ctx context.Context, parent table.Identifier) ([]table.Identifier, error)
@@ -60,6 +58,7 @@ type Lake struct {
 	raw      *sqlcat.Catalog
 	cat      iceCatalog
 	io       iceio.IO
+	home     string // URL of the warehouse
 	readOnly bool
 	now      func() time.Time
 	wait     func(context.Context, time.Duration) error
@@ -94,6 +93,7 @@ func open(ctx context.Context, opt Options, h hooks) (_ *Lake, err error) {
 		return nil, err
 	}
 	l := newLake(opt, h)
+	l.home = warehouse
 	if l.metrics, err = newMetrics(meterOf(opt)); err != nil {
 		return nil, fmt.Errorf("make the lake's metrics: %w", err)
 	}

@@ -206,56 +206,6 @@ func (w *work) forget() {
 	w.files = nil
 }
 
-// begin starts a transaction pinned to the loaded state, with the columns that the table lacks added to it.
-func (t *Table) begin(st state) (*table.Transaction, target, error) {
-	meta := st.tbl.Metadata()
-	fits, err := fit(t.Name(), meta, t.signal)
-	if err != nil {
-		return nil, target{}, err
-	}
-	if err := checkClock(t.Name(), meta); err != nil {
-		return nil, target{}, err
-	}
-	tg := target{
-		schema: st.tbl.Schema(), spec: fits.spec, sortOrder: fits.sortOrder, props: st.tbl.Properties(), version: meta.Version(),
-	}
-	tx, err := st.tbl.NewTransactionOnBranchWithError(table.MainBranch)
-	if err != nil {
-		return nil, tg, fmt.Errorf("begin a transaction: %w", err)
-	}
-	if err := tx.AssertRefSnapshotID(table.MainBranch); err != nil {
-		return nil, tg, fmt.Errorf("pin the transaction: %w", err)
-	}
-	if len(fits.missing) > 0 {
-		if tg.schema, err = addColumns(tx, fits.missing); err != nil {
-			return nil, tg, fmt.Errorf("add columns: %w", err)
-		}
-	}
-	if tg.columns, err = withIDs(t.signal, tg.schema); err != nil {
-		return nil, tg, err
-	}
-	if tg.location, err = st.tbl.LocationProvider(); err != nil {
-		return nil, tg, fmt.Errorf("find where data goes: %w", err)
-	}
-	return tx, tg, nil
-}
-
-// addColumns adds optional columns to the table as the transaction's first step, and returns the schema they make.
-func addColumns(tx *table.Transaction, fields []iceberg.NestedField) (*iceberg.Schema, error) {
-	us := tx.UpdateSchema(true, false)
-	for _, f := range fields {
-		us.AddColumn([]string{f.Name}, f.Type, f.Doc, false, nil)
-	}
-	if err := us.Commit(); err != nil {
-		return nil, err
-	}
-	staged, err := tx.StagedTable()
-	if err != nil {
-		return nil, err
-	}
-	return staged.Schema(), nil
-}
-
 // stage puts files, proof and commit id into the transaction.
 func (w *work) stage(ctx context.Context, st state, tx *table.Transaction) error {
 	summary := iceberg.Properties{sumCommitID: w.files.commitID, sumSegments: fmt.Sprint(len(w.files.parts))}

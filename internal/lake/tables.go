@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -33,7 +34,6 @@ const previousVersions = "20"
 // newTableProperties are those of a new table. An operator may change them later, the proof apart.
 func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
 	props := iceberg.Properties{
-		table.PropertyFormatVersion:               "2",
 		propSignal:                                s.String(),
 		table.WriteFormatDefaultKey:               "parquet",
 		table.ParquetCompressionKey:               "zstd",
@@ -145,35 +145,52 @@ func checkIdentifier(tenant, index string) error {
 }
 
 // create makes namespace and table. Somebody else may make them at the same time: what counts is that they are there.
+//
+// The table is made by a commit that requires that there is none, not by the catalog's CreateTable: that gives the
+// columns new field ids, and after an error it deletes the metadata file even if the catalog points to it by then.
 func (l *Lake) create(ctx context.Context, id table.Identifier, s otelarrow.Signal) (*table.Table, bool, error) {
 	// A creation that was sent is not torn by the end of ctx.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.limits.commitTimeout)
 	defer cancel()
-	sc, err := newTableSchema(s)
-	if err != nil {
-		return nil, false, err
-	}
-	spec, err := newPartitionSpec(sc)
-	if err != nil {
-		return nil, false, err
-	}
-	order, err := newSortOrder(sc, 1)
+	updates, err := l.birth(id, s)
 	if err != nil {
 		return nil, false, err
 	}
 	if err := l.createNamespace(ctx, id[:1]); err != nil {
 		return nil, false, err
 	}
-	made, err := l.cat.CreateTable(ctx, id, sc,
-		catalog.WithPartitionSpec(&spec), catalog.WithSortOrder(order), catalog.WithProperties(newTableProperties(s, l.limits)))
-	if err == nil {
-		return made, true, nil
+	_, location, cerr := l.cat.CommitTable(ctx, id, []table.Requirement{table.AssertCreate()}, updates)
+	made, err := l.cat.LoadTable(ctx, id)
+	if err != nil {
+		return nil, false, errors.Join(cerr, err)
 	}
-	there, lerr := l.cat.LoadTable(ctx, id)
-	if lerr != nil {
-		return nil, false, err
+	return made, cerr == nil && location == made.MetadataLocation(), nil
+}
+
+// birth is what a new table consists of.
+func (l *Lake) birth(id table.Identifier, s otelarrow.Signal) ([]table.Update, error) {
+	sc, err := newTableSchema(s)
+	if err != nil {
+		return nil, err
 	}
-	return there, false, nil
+	spec, err := newPartitionSpec(sc)
+	if err != nil {
+		return nil, err
+	}
+	order, err := newSortOrder(sc, 1)
+	if err != nil {
+		return nil, err
+	}
+	location, err := url.JoinPath(l.home, id[0]+".db", id[1])
+	if err != nil {
+		return nil, fmt.Errorf("find a place for the table: %w", err)
+	}
+	return []table.Update{
+		table.NewAddSchemaUpdate(sc), table.NewSetCurrentSchemaUpdate(-1), table.NewRemoveSchemasUpdate([]int{0}),
+		table.NewAddPartitionSpecUpdate(&spec, true), table.NewSetDefaultSpecUpdate(-1),
+		table.NewAddSortOrderUpdate(&order), table.NewSetDefaultSortOrderUpdate(-1),
+		table.NewSetLocationUpdate(location), table.NewSetPropertiesUpdate(newTableProperties(s, l.limits)),
+	}, nil
 }
 
 func (l *Lake) createNamespace(ctx context.Context, ns table.Identifier) error {
