@@ -76,7 +76,7 @@ func run(ctx context.Context, out io.Writer, payloads string, keep bool, limit i
 		return false, err
 	}
 	differences, err := accept.Compare(ctx, reader, sent)
-	if err != nil {
+	if err := errors.Join(err, reader.Close()); err != nil {
 		return false, err
 	}
 	return report(out, sent, differences, limit), nil
@@ -98,7 +98,11 @@ func options() (collector.Options, string, error) {
 	if err != nil {
 		return collector.Options{}, "", err
 	}
-	return collector.Options{Bin: bin, Config: config, Overlay: []string{quick}, Data: filepath.Join(dir, "data")}, dir, nil
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o750); err != nil {
+		return collector.Options{}, "", err
+	}
+	return collector.Options{Bin: bin, Config: config, Overlay: []string{quick}, Data: data}, dir, nil
 }
 
 // deliver starts a collector, sends the requests one at a time, waits until all rows are in the tables, and stops it.

@@ -46,11 +46,11 @@ func Cases(dir string) ([]Case, error) {
 		if strings.HasPrefix(f[0], "http/") {
 			continue // not bodies of one form: they have cases of their own
 		}
-		for form, verdict := range map[string]string{"pb": f[1], "json": f[2]} {
-			if verdict == "" {
+		for i, form := range []string{"pb", "json"} {
+			if f[1+i] == "" {
 				continue
 			}
-			c, err := newCase(dir, f[0], form, verdict, f[3])
+			c, err := newCase(dir, f[0], form, f[1+i], f[3])
 			if err != nil {
 				return nil, err
 			}

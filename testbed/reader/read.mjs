@@ -6,10 +6,14 @@
 //   read.mjs verify   --catalog FILE --table siglake.events            as summary, plus every claim of the manifests checked
 //   read.mjs rows     --catalog FILE --table siglake.events [--columns a,b]   rows as JSON lines
 //   read.mjs query    --catalog FILE --table siglake.events SQL        SQL over t (the live rows), JSON lines of arrays
+//   read.mjs serve    --catalog FILE                                   the same commands as JSON arrays of words, one a line
+//
+// serve answers each line of its input with the lines of the command and then with {"end":true} or {"error":"..."}.
 //
 // --data DIR stands for --catalog DIR/catalog.db. A table that is not in the catalog is an error, except with
 // --missing-ok, which treats it as empty.
 import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import path from 'node:path';
 import * as catalog from './lib/catalog.mjs';
@@ -63,17 +67,24 @@ async function summary(db, table) {
   };
 }
 
-async function main() {
+let db; // one engine for all commands of a process
+
+async function run(args, defaults) {
   const { values, positionals } = parseArgs({
+    args,
     allowPositionals: true,
     options: {
-      data: { type: 'string' }, catalog: { type: 'string' }, table: { type: 'string' }, columns: { type: 'string' },
+      data: { type: 'string' },
+      catalog: { type: 'string' },
+      table: { type: 'string' },
+      columns: { type: 'string' },
       'missing-ok': { type: 'boolean' },
     },
   });
   const [command, ...rest] = positionals;
-  const file = values.catalog ?? (values.data && path.join(values.data, 'catalog.db'));
-  if (!command || !file) throw new Error('say a command (tables, summary, verify, rows, query) and --data DIR or --catalog FILE');
+  const file = values.catalog ?? (values.data && path.join(values.data, 'catalog.db')) ?? defaults;
+  if (!command || !file) throw new Error('say a command (tables, summary, verify, rows, query, serve) and --data DIR or --catalog FILE');
+  if (command === 'serve') return serve(file);
   const all = catalog.tables(file);
   if (command === 'tables') return print(json(all));
   const found = all.find((t) => `${t.namespace}.${t.name}` === values.table);
@@ -83,7 +94,7 @@ async function main() {
     return undefined;
   }
   const table = await load(found.metadata);
-  const db = await parquet.open();
+  db ??= await parquet.open();
   await parquet.view(db, table);
   switch (command) {
     case 'summary':
@@ -96,19 +107,28 @@ async function main() {
     }
     case 'rows': {
       const names = values.columns ? values.columns.split(',') : table.schema.fields.map((f) => f.name);
-      await parquet.stream(db, `SELECT ${names.map(parquet.ident).join(', ')} FROM t`, (n, row) =>
+      return parquet.stream(db, `SELECT ${names.map(parquet.ident).join(', ')} FROM t`, (n, row) =>
         print(json(Object.fromEntries(n.map((name, i) => [name, parquet.exact(row[i])])))));
-      return undefined;
     }
     case 'query':
-      await parquet.stream(db, rest[0], (n, row) => print(json(row.map(parquet.exact))));
-      return undefined;
+      return parquet.stream(db, rest[0], (n, row) => print(json(row.map(parquet.exact))));
     default:
-      throw new Error(`unknown command ${command}: say tables, summary, verify, rows or query`);
+      throw new Error(`unknown command ${command}: say tables, summary, verify, rows, query or serve`);
   }
 }
 
-main().catch((e) => {
+async function serve(file) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    try {
+      await run(JSON.parse(line), file);
+      await print('{"end":true}');
+    } catch (e) {
+      await print(JSON.stringify({ error: e.message }));
+    }
+  }
+}
+
+run(process.argv.slice(2)).catch((e) => {
   process.stderr.write(`read.mjs: ${e.message}\n`);
   process.exitCode = 1;
 });

@@ -24,14 +24,15 @@ import (
 
 // Options say how to start a collector. The zero value starts the shipped configuration on free loopback ports.
 type Options struct {
-	Bin     string   // path of the binary
-	Config  string   // path of the first configuration file
-	Overlay []string // YAML texts laid over it in order
-	Data    string   // value of SIGLAKE_DATA
-	Env     []string // further NAME=value pairs
-	Args    []string // further arguments
-	Wrap    []string // a command that runs the binary, such as strace with its flags
-	Ports   *Ports   // nil: free ones
+	Bin     string              // path of the binary
+	Config  string              // path of the first configuration file
+	Overlay []string            // YAML texts laid over it in order
+	Data    string              // value of SIGLAKE_DATA
+	Env     []string            // further NAME=value pairs
+	Args    []string            // further arguments
+	Wrap    []string            // a command that runs the binary, such as strace with its flags
+	Ports   *Ports              // nil: free ones
+	User    *syscall.Credential // nil: the caller
 }
 
 // Ports are the addresses that a collector listens on. A restarted collector gets the same ones.
@@ -86,7 +87,7 @@ func Start(opt Options, log string) (*Process, error) {
 	}
 	for i, text := range opt.Overlay {
 		file := fmt.Sprintf("%s.overlay%d.yaml", strings.TrimSuffix(log, ".log"), i)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, fmt.Errorf("write overlay: %w", err)
 		}
 		args = append(args, "--config="+file)
@@ -107,7 +108,7 @@ func Start(opt Options, log string) (*Process, error) {
 		"SIGLAKE_HEALTH="+opt.Ports.Health, "SIGLAKE_METRICS_PORT="+metricsPort)
 	cmd.Env = append(cmd.Env, opt.Env...)
 	// The child dies with the test, also when the test is ended by its time limit.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: opt.User}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", args[0], err), out.Close())
 	}
@@ -130,9 +131,6 @@ func (p *Process) PID() int { return p.pid }
 
 // Done is closed when the process has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
-
-// LogFile is the file with the output of this life.
-func (p *Process) LogFile() string { return p.log }
 
 // Output is all that the process has written.
 func (p *Process) Output() string {
@@ -232,6 +230,9 @@ func New(t testing.TB, overlay ...string) *Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	h := &Harness{t: t, Dir: dir, Options: Options{
 		Bin: testenv.Must(t, testenv.Collector), Config: testenv.Must(t, testenv.DefaultConfig),
 		Overlay: overlay, Data: filepath.Join(dir, "data"), Ports: ports,
@@ -296,6 +297,19 @@ func (h *Harness) Stop() time.Duration {
 		h.t.Fatalf("SIGTERM: exit code %d, want 0; last lines:\n%s", code, h.last.Tail(30))
 	}
 	return took
+}
+
+// Logs is the output of all lives.
+func (h *Harness) Logs() string {
+	var all strings.Builder
+	for i := range h.lives {
+		data, err := os.ReadFile(filepath.Join(h.Dir, "life-"+strconv.Itoa(i+1)+".log"))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		all.Write(data)
+	}
+	return all.String()
 }
 
 // WAL is the root of the write-ahead log.

@@ -5,8 +5,8 @@ package expect
 func metricRows(n *node) []Row {
 	base := Row{
 		"metric_name": text(n.str("name")), "unit": text(n.str("unit")), "description": text(n.str("description")),
-		"metadata": metadata(n),
 	}
+	base.attributes(n, "metadata", "metadata", "metadata_types")
 	var out []Row
 	add := func(typ string, data *node, point func(Row, *node)) {
 		for _, p := range data.list("data_points") {
@@ -49,30 +49,6 @@ func metricRows(n *node) []Row {
 		add("summary", d, summaryPoint)
 	}
 	return out
-}
-
-// metadata is a map without a types column: the text alone is compared.
-func metadata(n *node) Cell {
-	kvs := first(n.keyValues("metadata"))
-	want := map[string]string{}
-	pairs := []any{}
-	for _, kv := range kvs {
-		want[clean(kv.Key)] = render(kv.Value)
-		pairs = append(pairs, []any{clean(kv.Key), render(kv.Value)})
-	}
-	return Cell{pairs, func(_ Window, _ map[string]any, got any) string {
-		have, problem := pairsOf(got)
-		if problem != "" {
-			return problem
-		}
-		kinds := map[string]string{}
-		for _, kv := range kvs {
-			if k := kind(kv.Value); k != "" {
-				kinds[clean(kv.Key)] = k
-			}
-		}
-		return attributesDiffer(kvs, have, kinds)
-	}}
 }
 
 // emptyPoint is a row of which no type-specific column is set.

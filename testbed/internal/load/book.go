@@ -12,8 +12,23 @@ type Book struct {
 	Shape Shape
 
 	mu     sync.Mutex
+	begun  int
 	acked  []uint64
 	failed []uint64
+}
+
+// Begin notes that a request is about to be sent.
+func (b *Book) Begin() {
+	b.mu.Lock()
+	b.begun++
+	b.mu.Unlock()
+}
+
+// Outstanding is the number of requests that were sent and have no answer yet.
+func (b *Book) Outstanding() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begun - len(b.acked) - len(b.failed)
 }
 
 // Ack notes that request n was acknowledged.

@@ -170,6 +170,7 @@ func (w *worker) work(ctx context.Context) {
 		if !ok {
 			return
 		}
+		w.Book.Begin()
 		sent := time.Now()
 		buf = w.templates[j.number%uint64(len(w.templates))].Fill(buf, j.number, sent)
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Timeout)

@@ -13,19 +13,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/siglakecol/siglakecol/testbed/internal/testenv"
 )
 
-// Reader reads one data directory.
+// Reader reads one data directory. Its methods must not be called at once by several goroutines.
 type Reader struct {
-	Catalog string // path of the SQLite catalog
-
-	dir  string
-	node string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
 }
 
-// Open prepares a reader for a data directory. It fails when node or the reader's packages are missing.
+// Open starts a reader for a data directory; Close ends it. It fails when node or the reader's packages are missing.
 func Open(data string) (*Reader, error) {
 	dir, err := testenv.Reader()
 	if err != nil {
@@ -35,7 +36,32 @@ func Open(data string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{Catalog: filepath.Join(data, "catalog.db"), dir: dir, node: node}, nil
+	r := &Reader{cmd: exec.Command(node, filepath.Join(dir, "read.mjs"), "serve", "--catalog", filepath.Join(data, "catalog.db"))}
+	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	r.out = bufio.NewReaderSize(out, 1<<20)
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start reader: %w", err)
+	}
+	return r, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() error {
+	if err := r.in.Close(); err != nil {
+		return fmt.Errorf("end reader: %w", err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("end reader: %w: %s", err, bytes.TrimSpace(r.stderr.Bytes()))
+	}
+	return nil
 }
 
 // Row is one row: column name to exact value (nil, bool, string, []any, map[string]any).
@@ -79,32 +105,44 @@ func (s Summary) Count() int {
 	return n
 }
 
-func (r *Reader) run(ctx context.Context, each func(io.Reader) error, args ...string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.node, append([]string{filepath.Join(r.dir, "read.mjs"), "--catalog", r.Catalog}, args...)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
+// run gives the reader a command and calls each with every line of the answer. After an error of each, or when ctx
+// ends, the reader is of no more use.
+func (r *Reader) run(ctx context.Context, each func([]byte) error, args ...string) error {
+	command, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start reader: %w", err)
+	stop := context.AfterFunc(ctx, func() { _ = r.cmd.Process.Kill() }) // Close reports how it ended
+	defer stop()
+	if _, err := r.in.Write(append(command, '\n')); err != nil {
+		return fmt.Errorf("ask reader: %w", err)
 	}
-	failed := each(out)
-	if failed != nil {
-		cancel() // it would block on a pipe that nobody reads
+	for {
+		line, err := r.out.ReadBytes('\n')
+		if err != nil {
+			return fmt.Errorf("read tables: %w: %s", errors.Join(err, ctx.Err()), bytes.TrimSpace(r.stderr.Bytes()))
+		}
+		var last struct {
+			End   bool   `json:"end"`
+			Error string `json:"error"`
+		}
+		if len(line) < 20 || bytes.HasPrefix(line, []byte(`{"error":`)) {
+			if json.Unmarshal(line, &last) == nil && last.End {
+				return nil
+			}
+			if last.Error != "" {
+				return fmt.Errorf("read tables: %s", last.Error)
+			}
+		}
+		if err := each(line); err != nil {
+			return err
+		}
 	}
-	if err := cmd.Wait(); err != nil && failed == nil {
-		return fmt.Errorf("read tables: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return failed
 }
 
-func decode(into any) func(io.Reader) error {
-	return func(in io.Reader) error {
-		if err := json.NewDecoder(in).Decode(into); err != nil && !errors.Is(err, io.EOF) {
+func decode(into any) func([]byte) error {
+	return func(line []byte) error {
+		if err := json.Unmarshal(line, into); err != nil {
 			return fmt.Errorf("decode reader's answer: %w", err)
 		}
 		return nil
@@ -127,44 +165,22 @@ func (r *Reader) Verify(ctx context.Context, table string) (Summary, error) {
 
 // Rows calls each with every live row of a table.
 func (r *Reader) Rows(ctx context.Context, table string, each func(Row) error) error {
-	return r.run(ctx, func(in io.Reader) error {
-		return lines(in, func(line []byte) error {
-			var row Row
-			if err := json.Unmarshal(line, &row); err != nil {
-				return fmt.Errorf("decode row: %w", err)
-			}
-			return each(row)
-		})
+	return r.run(ctx, func(line []byte) error {
+		var row Row
+		if err := json.Unmarshal(line, &row); err != nil {
+			return fmt.Errorf("decode row: %w", err)
+		}
+		return each(row)
 	}, "rows", "--table", table, "--missing-ok")
 }
 
 // Query runs SQL over t, the live rows of a table, and calls each with every row of the answer.
 func (r *Reader) Query(ctx context.Context, table, sql string, each func([]any) error) error {
-	return r.run(ctx, func(in io.Reader) error {
-		return lines(in, func(line []byte) error {
-			var row []any
-			if err := json.Unmarshal(line, &row); err != nil {
-				return fmt.Errorf("decode row: %w", err)
-			}
-			return each(row)
-		})
+	return r.run(ctx, func(line []byte) error {
+		var row []any
+		if err := json.Unmarshal(line, &row); err != nil {
+			return fmt.Errorf("decode row: %w", err)
+		}
+		return each(row)
 	}, "query", "--table", table, "--missing-ok", sql)
-}
-
-func lines(in io.Reader, each func([]byte) error) error {
-	b := bufio.NewReaderSize(in, 1<<20)
-	for {
-		line, err := b.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			if err := each(line); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read rows: %w", err)
-		}
-	}
 }

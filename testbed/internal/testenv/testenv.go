@@ -135,3 +135,6 @@ func Int(t testing.TB, name string, otherwise int) int {
 	}
 	return n
 }
+
+// Soak says whether tests run at their full sizes (SIGLAKE_SOAK set).
+func Soak() bool { return os.Getenv("SIGLAKE_SOAK") != "" }

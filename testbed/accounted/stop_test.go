@@ -1,0 +1,58 @@
+package accounted
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/testbed/internal/collector"
+	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
+)
+
+// TestSIGTERMUnderLoadLosesAndDoublesNothing stops the collector while requests are under way: exit code 0, in bounded
+// time, and what was answered is in the table once after the next start.
+func TestSIGTERMUnderLoadLosesAndDoublesNothing(t *testing.T) {
+	h := collector.New(t, busy)
+	p := h.Start()
+	pl := plan(p, "term", "", 50)
+	pl.Patient = false
+	tr := startTraffic(t.Context(), pl)
+	t.Cleanup(tr.stop)
+	for range 3 {
+		from := tr.book.Acked()
+		require.Eventually(t, func() bool { return tr.book.Acked() >= from+3_000 }, 30*time.Second, 5*time.Millisecond)
+		took := h.Stop()
+		t.Logf("stopped in %s", took.Round(time.Millisecond))
+		require.Less(t, took, 30*time.Second, "a stop must not take for ever")
+		entries, err := waldir.List(h.WAL())
+		require.NoError(t, err)
+		require.Empty(t, waldir.In(entries, "active"), "everything is sealed on the way out")
+		require.Empty(t, waldir.In(entries, "processing"), "what was claimed is committed or given back")
+		p = h.Start()
+	}
+	tr.end(t)
+	drained(t, h, p)
+	h.Stop()
+	judge(t, h, tr.book)
+}
+
+// TestRestartWithoutTrafficDrainsEverything kills the collector before anything was sealed by time or size, and starts
+// it again without sending a thing: the rows must appear all the same.
+func TestRestartWithoutTrafficDrainsEverything(t *testing.T) {
+	h := collector.New(t, "exporters: {siglake: {wal: {segment: {max_age: 10m}}}}\nextensions: {lakecompactor: {gate: {age: 100ms}}}\n")
+	p := h.Start()
+	pl := plan(p, "idle", "wait_for", 25)
+	pl.Records = 2_000
+	tr := startTraffic(t.Context(), pl)
+	tr.wg.Wait()
+	require.NoError(t, tr.err)
+	entries, err := waldir.List(h.WAL())
+	require.NoError(t, err)
+	require.NotEmpty(t, waldir.In(entries, "active"), "the rows are in an open segment")
+	p.Kill()
+	p = h.Start()
+	drained(t, h, p)
+	h.Stop()
+	judge(t, h, tr.book)
+}
