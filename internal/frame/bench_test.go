@@ -155,3 +155,28 @@ func BenchmarkInspect(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkCount(b *testing.B) {
+	file := benchFile(b, 41)
+	b.SetBytes(int64(len(file)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Count(bytes.NewReader(file), int64(len(file)), DecodeOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMarkSynced(b *testing.B) {
+	rec := benchBatch(100)
+	enc, err := NewEncoder(rec.Schema())
+	require.NoError(b, err)
+	msg, err := enc.Append(nil, rec)
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := MarkSynced(msg, 12345); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

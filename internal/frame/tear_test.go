@@ -65,6 +65,9 @@ func TestDecode_partial_cut_at_every_byte(t *testing.T) {
 				Header: s.Header, Framed: true, Batches: tc.batches, Rows: s.Rows,
 				TailDropped: tc.tail, Complete: s.Complete,
 			}, sum, "cut %d", cut)
+			counted, err := Count(bytes.NewReader(file[:cut]), int64(cut), opt)
+			require.NoError(t, err)
+			require.Equal(t, sum, counted)
 			s.Release()
 		}
 	}
