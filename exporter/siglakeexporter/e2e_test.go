@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/testdata"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
@@ -180,9 +183,9 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 	require.Empty(t, d.rig.log.taken(), "refused before a byte is written")
 }
 
-// What the table calls retryable is sent again by the Collector's own exporter, after the hinted time, and
+// What the table calls retryable is sent again by the Collector's own exporters, after the hinted time, and
 // what it calls permanent is not.
-func TestDoor_upstream_exporter_retries_what_it_should(t *testing.T) {
+func TestDoor_upstream_exporters_retry_what_they_should(t *testing.T) {
 	t.Parallel()
 	full := &wal.LimitError{Limit: limitInFlight, Used: 2, Max: 1}
 	for _, tc := range []struct {
@@ -195,34 +198,51 @@ func TestDoor_upstream_exporter_retries_what_it_should(t *testing.T) {
 		{"unavailable, then back", []error{wal.ErrClosed}, 2, true},
 		{"invalid argument", []error{segment.ErrBadName, nil}, 1, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			d := openDoor(t)
-			d.rig.log.failWith(tc.fail...)
-			up := upstream(t, d.grpc)
-			began := time.Now()
-			err := up.ConsumeLogs(t.Context(), testdata.GenerateLogs(2))
-			require.Len(t, d.rig.log.taken(), tc.appends)
-			if tc.ok {
-				require.NoError(t, err)
-				require.GreaterOrEqual(t, time.Since(began), time.Second, "the hint is obeyed: the own back-off is 1 ms")
-				return
-			}
-			require.True(t, consumererror.IsPermanent(err), err)
-			require.Equal(t, codes.InvalidArgument, status.Code(err))
-		})
+		for transport, upstream := range map[string]func(*testing.T, *door) exporter.Logs{"otlp_grpc": upstreamGRPC, "otlp_http": upstreamHTTP} {
+			t.Run(tc.name+", "+transport, func(t *testing.T) {
+				t.Parallel()
+				d := openDoor(t)
+				d.rig.log.failWith(tc.fail...)
+				up := upstream(t, d)
+				began := time.Now()
+				err := up.ConsumeLogs(t.Context(), testdata.GenerateLogs(2))
+				require.Len(t, d.rig.log.taken(), tc.appends)
+				if tc.ok {
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, time.Since(began), time.Second, "the hint is obeyed: the own back-off is 1 ms")
+					return
+				}
+				require.True(t, consumererror.IsPermanent(err), err)
+				require.Equal(t, codes.InvalidArgument, status.Code(err))
+			})
+		}
 	}
 }
 
-// upstream is a real otlp_grpc exporter without a queue, with retries.
-func upstream(t *testing.T, target string) exporter.Logs {
+// upstreamGRPC is a real otlp_grpc exporter without a queue, with retries.
+func upstreamGRPC(t *testing.T, d *door) exporter.Logs {
 	t.Helper()
-	f := otlpexporter.NewFactory()
+	return startUpstream(t, otlpexporter.NewFactory(), map[string]any{"endpoint": d.grpc, "tls": map[string]any{"insecure": true}})
+}
+
+// upstreamHTTP is a real otlp_http exporter, which knows no unix sockets: a proxy stands between.
+func upstreamHTTP(t *testing.T, d *door) exporter.Logs {
+	t.Helper()
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "siglake" },
+		Transport: d.http.Transport,
+	}
+	srv := httptest.NewServer(proxy)
+	t.Cleanup(srv.Close)
+	return startUpstream(t, otlphttpexporter.NewFactory(), map[string]any{"endpoint": srv.URL})
+}
+
+func startUpstream(t *testing.T, f exporter.Factory, conf map[string]any) exporter.Logs {
+	t.Helper()
 	cfg := f.CreateDefaultConfig()
-	require.NoError(t, confmap.NewFromStringMap(map[string]any{
-		"endpoint": target, "tls": map[string]any{"insecure": true}, "sending_queue": map[string]any{"enabled": false},
-		"retry_on_failure": map[string]any{"enabled": true, "initial_interval": "1ms", "max_interval": "1ms", "max_elapsed_time": "1m"},
-	}).Unmarshal(cfg))
+	conf["sending_queue"] = map[string]any{"enabled": false}
+	conf["retry_on_failure"] = map[string]any{"enabled": true, "initial_interval": "1ms", "max_interval": "1ms", "max_elapsed_time": "1m"}
+	require.NoError(t, confmap.NewFromStringMap(conf).Unmarshal(cfg))
 	e, err := f.CreateLogs(t.Context(), exportertest.NewNopSettings(f.Type()), cfg)
 	require.NoError(t, err)
 	require.NoError(t, e.Start(t.Context(), componenttest.NewNopHost()))
