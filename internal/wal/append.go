@@ -17,8 +17,10 @@ import (
 type Request struct {
 	Tenant, Index string
 	Schema        *arrow.Schema // of Body; another one than the open segment's seals that first
-	Body          []byte        // whole IPC record-batch messages; not changed, kept until Append returns
-	Rows          int           // in Body
+	// Body is whole IPC record-batch messages as frame.Encoder makes them. It belongs to the log until Append
+	// returns, which writes into it (frame.MarkSynced): no two requests share one.
+	Body []byte
+	Rows int // in Body
 	// MinTime and MaxTime are the event time range of the rows in unix ns; both 0 = unknown.
 	MinTime, MaxTime int64
 	Mode             Mode
@@ -68,6 +70,9 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 	ln, err := l.lane(r.Tenant, r.Index)
 	if err != nil {
 		return Receipt{}, err
+	}
+	if err := frame.MarkSynced(r.Body, 0); err != nil {
+		return Receipt{}, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	size := int64(len(r.Body))
 	if err := l.space.admit(r.Mode, size); err != nil {

@@ -2,13 +2,11 @@ package wal
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
@@ -38,9 +36,11 @@ type lane struct {
 	// Below: owned by run.
 	taken    []*pending // from queue, in order, not answered
 	cur      *openSegment
-	prepared bool       // the directories are there, durably
-	voided   segment.ID // a number taken for a segment that was removed before it had a row; used next
-	owner    uuid.UUID  // last readable content of the owner file
+	hot      bool         // the last segment was filled under WaitFor: the next but one will be wanted soon
+	spare    chan spare   // the segment after cur, being made or ready; nil: none
+	prepared bool         // the directories are there, durably
+	voided   []segment.ID // numbers taken for segments that were removed before they had a row; used next
+	owner    uuid.UUID    // last readable content of the owner file
 	bufs     [][]byte
 	age      *time.Timer
 }
@@ -76,6 +76,7 @@ func (ln *lane) run() {
 			ln.wait()
 		default:
 			ln.roll()
+			ln.dropSpare()
 			if ln.park() {
 				return
 			}
@@ -99,6 +100,7 @@ func (ln *lane) park() bool {
 		return false
 	}
 	ln.running = false
+	ln.hot = false
 	ln.queue, ln.taken, ln.bufs = nil, nil, nil // an idle lane keeps no buffers
 	if ln.age != nil {
 		ln.age.Stop()
@@ -156,6 +158,7 @@ func (ln *lane) step() {
 	if s := ln.cur; s != nil && (s.damaged || s.at.rows >= int64(ln.log.opt.MaxEvents) ||
 		s.at.off >= ln.log.opt.SegmentMaxBytes) {
 		ln.roll()
+		ln.hot = s.synced.off > 0 && !s.damaged
 	}
 }
 
@@ -189,43 +192,6 @@ func (ln *lane) refuse(err error) {
 	ln.drop(n)
 }
 
-// open makes the next segment of the lane, with its header and schema written. It waits for the sealer when
-// that is far behind, and refuses when it is far behind because the disk refuses to seal.
-func (ln *lane) open(schema *schemaMessage) error {
-	for {
-		ln.mu.Lock()
-		behind, err := len(ln.unsealed), ln.sealErr
-		ln.mu.Unlock()
-		if behind < maxUnsealed {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("append to %s: %d segments wait to be sealed: %w", ln.seg.Key(), behind, err)
-		}
-		<-ln.wake // the sealer signals after each round
-	}
-	if !ln.prepared {
-		if err := ln.seg.Prepare(); err != nil {
-			return fmt.Errorf("prepare %s: %w", ln.seg.Key(), err)
-		}
-		ln.prepared = true
-	}
-	id := ln.voided
-	if id == (segment.ID{}) {
-		id = ln.namer.Next(ln.log.opt.Now())
-	}
-	ln.voided = segment.ID{}
-	s, removed, err := ln.create(id, schema)
-	if err != nil {
-		if removed {
-			ln.voided = id // the number is not used up: the lane's numbers stay without a gap
-		}
-		return err
-	}
-	ln.cur = s
-	return nil
-}
-
 // roll hands the open segment to the sealer. A segment without a row is removed instead.
 func (ln *lane) roll() {
 	s := ln.cur
@@ -234,9 +200,7 @@ func (ln *lane) roll() {
 	}
 	ln.cur = nil
 	if s.at.rows == 0 {
-		if ln.discard(s) {
-			ln.voided = s.id
-		}
+		ln.discard(s)
 		return
 	}
 	ln.mu.Lock()
@@ -249,19 +213,6 @@ func (ln *lane) roll() {
 		return
 	}
 	signal(ln.sealWake)
-}
-
-// readOwner returns the table that the drain has named as owner. An unreadable file changes nothing: the rows
-// keep the opinion the lane had, and the drain decides.
-func (ln *lane) readOwner() uuid.UUID {
-	table, err := ln.seg.Owner()
-	if err != nil {
-		ln.log.opt.Logger.Warn("owner file not readable, segments keep the table last read",
-			zap.String("dir", ln.seg.Key()), zap.Error(err))
-		return ln.owner
-	}
-	ln.owner = table
-	return table
 }
 
 // answer ends one request and counts it.

@@ -66,6 +66,7 @@ func TestAppendWithoutRows(t *testing.T) {
 		"no body":   func(r *Request) { r.Body = nil },
 		"no schema": func(r *Request) { r.Schema = nil },
 		"bad mode":  func(r *Request) { r.Mode = modes },
+		"cut body":  func(r *Request) { r.Body = r.Body[:len(r.Body)-8] },
 	} {
 		r := good
 		change(&r)

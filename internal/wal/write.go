@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/zap"
-
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
@@ -49,37 +46,6 @@ type openSegment struct {
 	waiters  []*pending // want to know when it is in sealed/
 }
 
-// create makes a segment file and writes header and schema. On an error removed tells that no file is left.
-func (ln *lane) create(id segment.ID, schema *schemaMessage) (s *openSegment, removed bool, err error) {
-	s = &openSegment{
-		id: id, path: ln.seg.Path(segment.Active, id.PartialName()), schema: schema,
-		table: ln.readOwner(), opened: ln.log.opt.Now(),
-	}
-	s.file, err = ln.log.fs.Create(s.path)
-	if err != nil {
-		return nil, !errors.Is(err, fs.ErrExist), fmt.Errorf("create %s: %w", s.path, err)
-	}
-	head := frame.Header{Partial: true, Table: s.table}.Encode()
-	if _, err := s.file.Writev([][]byte{head[:], schema.msg}); err != nil {
-		return nil, ln.discard(s), fmt.Errorf("create %s: %w", s.path, err)
-	}
-	s.at = mark{off: int64(len(head) + len(schema.msg)), crc: crc32.ChecksumIEEE(schema.msg)}
-	ln.log.space.written.Add(s.at.off)
-	return s, false, nil
-}
-
-// discard removes a segment that never held an acknowledged row.
-func (ln *lane) discard(s *openSegment) bool {
-	_ = s.file.Close() // nothing in it counts
-	if err := ln.log.fs.Remove(s.path); err != nil {
-		ln.log.opt.Logger.Warn("segment without rows not removed, the next start does",
-			zap.String("segment", s.id.String()), zap.Error(err))
-		return false
-	}
-	ln.log.space.written.Add(-s.at.off)
-	return true
-}
-
 // write commits one group to the open segment and answers each request of it. Requests that reached the file
 // whole before a write was cut short are kept and answered like any other; the rest is refused.
 func (ln *lane) write(group []*pending) {
@@ -87,6 +53,11 @@ func (ln *lane) write(group []*pending) {
 	before := s.at
 	ln.bufs = ln.bufs[:0]
 	for _, p := range group {
+		if s.synced.off > 0 {
+			// So that recovery tells a hole in this group from damage in what was promised. Append has parsed
+			// the body, so there is no error.
+			_ = frame.MarkSynced(p.req.Body, s.synced.off)
+		}
 		ln.bufs = append(ln.bufs, p.req.Body)
 	}
 	n, err := s.file.Writev(ln.bufs)
