@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -71,44 +72,35 @@ func compareFiles(fsys vfs.FS, a, b string) (relation, error) {
 	return compareBodies(ba, bb)
 }
 
-const (
-	magic       = "LWAL"
-	headerV1    = 36
-	headerV2    = 52
-	flagZstd    = 0x01
-	compareSize = 64 << 10 // bytes held of each file while comparing
-)
-
-// eos ends an Arrow stream. A copy taken of an open segment may end with it where the other copy goes on.
-const eos = "\xff\xff\xff\xff\x00\x00\x00\x00"
+const compareSize = 64 << 10 // bytes held of each file while comparing
 
 // bodyOf is what two copies of one segment have in common: the Arrow messages, without the header, which is
-// rewritten at sealing, and without the end-of-stream mark. A compressed or foreign file is compared whole.
+// rewritten at sealing, and without the end-of-stream mark, behind which the other copy may go on. A compressed
+// file, and one whose header cannot be read, is compared whole.
 func bodyOf(f vfs.File) (*io.SectionReader, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	var head [6]byte
-	n, err := f.ReadAt(head[:], 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	head := make([]byte, min(st.Size, frame.HeaderSize))
+	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	start, end := int64(0), st.Size
-	if n == len(head) && string(head[:4]) == magic && head[5]&flagZstd == 0 {
-		switch head[4] {
-		case 1:
-			start = min(headerV1, end)
-		case 2:
-			start = min(headerV2, end)
-		}
+	h, err := frame.ParseHeader(head)
+	switch {
+	case (err == nil || errors.Is(err, frame.ErrHeaderCheck)) && !h.Zstd:
+		start = h.Size()
+	case errors.Is(err, frame.ErrLength), end < int64(len("LWAL")):
+		start = end // cut inside the header: no body
 	}
+	eos := frame.EOS()
 	if end-start >= int64(len(eos)) {
-		var tail [len(eos)]byte
-		if _, err := f.ReadAt(tail[:], end-int64(len(eos))); err != nil && !errors.Is(err, io.EOF) {
+		tail := make([]byte, len(eos))
+		if _, err := f.ReadAt(tail, end-int64(len(eos))); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if string(tail[:]) == eos {
+		if bytes.Equal(tail, eos) {
 			end -= int64(len(eos))
 		}
 	}

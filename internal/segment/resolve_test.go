@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
@@ -20,12 +21,12 @@ type file struct {
 	linkTo  segment.State // a second name of the file there
 }
 
-const eos = "\xff\xff\xff\xff\x00\x00\x00\x00"
+var eos = string(frame.EOS())
 
-// framed is a segment of format 2 with this body.
-func framed(flags byte, times, body string) string {
-	head := "LWAL\x02" + string(flags) + times
-	return head + strings.Repeat("\x00", 52-len(head)) + body
+// framed is a segment with this header and body.
+func framed(h frame.Header, body string) string {
+	head := h.Encode()
+	return string(head[:]) + body
 }
 
 // ONE-1, LOUD-1: what becomes of two names of one id.
@@ -53,15 +54,21 @@ func TestResolve(t *testing.T) {
 		{"longer copy higher", segment.ByDrain, []file{{st: segment.Sealed, content: long}, {st: segment.Committed, content: long + "tail"}}, []string{"committed/0.arrow"}},
 		{"an empty copy", segment.ByDrain, []file{{st: segment.Sealed, content: long}, {st: segment.Committed, content: ""}}, []string{"sealed/0.arrow"}},
 		{"header and end of stream are no body", segment.ByDrain, []file{
-			{st: segment.Sealed, content: framed(0, "times", long+"tail"+eos)}, {st: segment.Processing, content: framed(2, "", long+eos)},
+			{st: segment.Sealed, content: framed(frame.Header{MinTime: 5, Table: newTable}, long+"tail"+eos)}, {st: segment.Processing, content: framed(frame.Header{Partial: true}, long+eos)},
 		}, []string{"sealed/0.arrow"}},
 		{"same body, other header", segment.ByDrain, []file{
-			{st: segment.Sealed, content: framed(0, "times", long+eos)}, {st: segment.Processing, content: framed(2, "", long)},
+			{st: segment.Sealed, content: framed(frame.Header{MinTime: 5, Table: newTable}, long+eos)}, {st: segment.Processing, content: framed(frame.Header{Partial: true}, long)},
 		}, []string{"processing/0.arrow"}},
 		{"contradiction", segment.ByDrain, []file{{st: segment.Sealed, content: long + "a"}, {st: segment.Committed, content: long + "b"}}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
 		{"compressed copies are compared whole", segment.ByDrain, []file{
-			{st: segment.Sealed, content: framed(1, "a", "zzz")}, {st: segment.Committed, content: framed(1, "b", "zzz")},
+			{st: segment.Sealed, content: framed(frame.Header{Zstd: true, MinTime: 1}, "zzz")}, {st: segment.Committed, content: framed(frame.Header{Zstd: true, MinTime: 2}, "zzz")},
 		}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
+		{"a header that lost its check", segment.ByDrain, []file{
+			{st: segment.Sealed, content: framed(frame.Header{MinTime: 5}, long+"tail")}, {st: segment.Processing, content: "LWAL\x02\x02??" + strings.Repeat("\x00", 44) + long},
+		}, []string{"sealed/0.arrow"}},
+		{"a torn header", segment.ByDrain, []file{
+			{st: segment.Sealed, content: framed(frame.Header{}, long)}, {st: segment.Processing, content: "LWAL\x02\x02"},
+		}, []string{"sealed/0.arrow"}},
 		{"contradiction with a poisoned one", segment.ByDrain, []file{{st: segment.Sealed, content: "a"}, {st: segment.Poison, content: "b"}}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
 		{"three contradict", segment.ByDrain, []file{{st: segment.Sealed, content: "a"}, {st: segment.Orphans, content: "b"}, {st: segment.Committed, content: "c"}},
 			[]string{"poison/0.arrow", "poison/0.arrow.2", "poison/0.arrow.3"}},
@@ -106,6 +113,20 @@ func TestResolve(t *testing.T) {
 			require.Equal(t, segment.Resolved{}, res, "a second time there is nothing to do")
 		})
 	}
+}
+
+// Copies in poison/ are left as they are: somebody will look at them.
+func TestResolve_leaves_poison_alone(t *testing.T) {
+	t.Parallel()
+	s, l := simLane(t)
+	all := ids(1)
+	for suffix, content := range map[string]string{"": "ab", ".2": "a", ".partial": "ab"} {
+		place(t, s, l.Path(segment.Poison, all[0].FileName()+suffix), content)
+	}
+	res, err := l.Resolve(segment.ByDrain)
+	require.NoError(t, err)
+	require.Equal(t, segment.Resolved{}, res)
+	require.Equal(t, []string{"poison/0.arrow", "poison/0.arrow.2", "poison/0.arrow.partial"}, where(t, l, all))
 }
 
 const staleDir = "11111111-2222-4333-8444-555555555555"
@@ -173,38 +194,45 @@ func TestResolve_cleans(t *testing.T) {
 	}
 }
 
-// A name that a running drain carries on while the writer resolves is followed.
+// A name that a running drain carries on, or back, while the writer resolves is followed.
 func TestResolve_beside_a_running_drain(t *testing.T) {
 	t.Parallel()
-	for k := 0; ; k++ {
-		s, l := simLane(t)
-		all := ids(1)
-		active := placeAll(t, s, l, segment.Active, all)
-		name := all[0].FileName()
-		require.NoError(t, s.Link(l.Path(segment.Active, active[0]), l.Path(segment.Sealed, name)))
-		count, inside := 0, false
-		s.SetHook(func(simfs.Op) error {
-			if inside {
-				return nil
+	type hop struct{ from, to segment.State }
+	for name, hops := range map[string][]hop{
+		"commit":  {{segment.Sealed, segment.Processing}, {segment.Processing, segment.Committed}},
+		"release": {{segment.Processing, segment.Sealed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for k := 0; ; k++ {
+				s, l := simLane(t)
+				all := ids(1)
+				active := placeAll(t, s, l, segment.Active, all)
+				file := all[0].FileName()
+				require.NoError(t, s.Link(l.Path(segment.Active, active[0]), l.Path(hops[0].from, file)))
+				count, inside := 0, false
+				s.SetHook(func(simfs.Op) error {
+					if inside {
+						return nil
+					}
+					if count++; count == k+1 {
+						inside = true
+						for _, h := range hops {
+							_, err := l.Move(h.from, h.to, []string{file})
+							require.NoError(t, err)
+						}
+						inside = false
+					}
+					return nil
+				})
+				_, err := l.Resolve(segment.ByWriter)
+				require.NoError(t, err, "k=%d", k)
+				if count <= k {
+					require.Positive(t, k)
+					return
+				}
+				require.Equal(t, []string{string(hops[len(hops)-1].to) + "/0.arrow"}, where(t, l, all), "k=%d", k)
 			}
-			if count++; count == k+1 {
-				inside = true
-				_, err := l.Move(segment.Sealed, segment.Processing, []string{name})
-				require.NoError(t, err)
-				_, err = l.Move(segment.Processing, segment.Committed, []string{name})
-				require.NoError(t, err)
-				inside = false
-			}
-			return nil
 		})
-		_, err := l.Resolve(segment.ByWriter)
-		require.NoError(t, err, "k=%d", k)
-		if count <= k {
-			require.Positive(t, k)
-			return
-		}
-		found := where(t, l, all)
-		require.Contains(t, found, "committed/0.arrow", "k=%d", k)
-		require.NotContains(t, found, "active/0.arrow.partial", "k=%d", k)
 	}
 }
