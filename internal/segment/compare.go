@@ -91,7 +91,7 @@ func bodyOf(f vfs.File) (*io.SectionReader, error) {
 	switch {
 	case (err == nil || errors.Is(err, frame.ErrHeaderCheck)) && !h.Zstd:
 		start = h.Size()
-	case errors.Is(err, frame.ErrLength), end < int64(len("LWAL")):
+	case errors.Is(err, frame.ErrLength):
 		start = end // cut inside the header: no body
 	}
 	eos := frame.EOS()
