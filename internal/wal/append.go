@@ -94,10 +94,10 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 
 func (l *Log) countRefused(mode Mode, err error) {
 	ctx := context.Background()
-	l.met.appends.Add(ctx, 1, l.met.byAppend[mode][outcomeRefused])
+	l.met.appends.Add(ctx, 1, l.met.byAppend[mode][outcomeRefused]...)
 	var full *LimitError
 	if errors.As(err, &full) {
-		l.met.refused.Add(ctx, 1, l.met.refusedBy[full.Limit])
+		l.met.refused.Add(ctx, 1, l.met.refusedBy[full.Limit]...)
 	}
 }
 

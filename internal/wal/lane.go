@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,9 +185,9 @@ func (ln *lane) drop(n int) {
 func (ln *lane) refuse(err error) {
 	n := 0
 	for n < len(ln.taken) && ln.taken[n].seal == nil {
-		ln.log.answer(ln.taken[n], err)
 		n++
 	}
+	ln.answer(ln.taken[:n], func(int) error { return err })
 	ln.drop(n)
 }
 
@@ -213,14 +212,4 @@ func (ln *lane) roll() {
 		return
 	}
 	signal(ln.sealWake)
-}
-
-// answer ends one request and counts it.
-func (l *Log) answer(p *pending, err error) {
-	o := outcomeOK
-	if err != nil {
-		o = outcomeFailed
-	}
-	l.met.appends.Add(context.Background(), 1, l.met.byAppend[p.req.Mode][o])
-	p.done <- err
 }

@@ -45,11 +45,11 @@ type metrics struct {
 	used, limit, inFlight metric.Int64ObservableGauge
 	oldest                metric.Float64ObservableGauge
 
-	// Attribute sets are built once: an append makes none.
-	byAppend           [modes][outcomes]metric.AddOption
-	sealOK, sealFailed metric.AddOption
-	fileSync, dirSync  metric.RecordOption
-	refusedBy          map[string]metric.AddOption
+	// Attribute sets, and the slices that hold them, are built once: an append makes none.
+	byAppend           [modes][outcomes][]metric.AddOption
+	sealOK, sealFailed []metric.AddOption
+	fileSync, dirSync  []metric.RecordOption
+	refusedBy          map[string][]metric.AddOption
 	stopObserving      func() error
 }
 
@@ -111,25 +111,28 @@ func (m *metrics) start() {
 	ctx := context.Background()
 	for mode := range modes {
 		for o := range outcomes {
-			m.byAppend[mode][o] = attributes("mode", mode.String(), "outcome", outcomeNames[o])
-			m.appends.Add(ctx, 0, m.byAppend[mode][o])
+			m.byAppend[mode][o] = toAdd("mode", mode.String(), "outcome", outcomeNames[o])
+			m.appends.Add(ctx, 0, m.byAppend[mode][o]...)
 		}
 	}
-	m.refusedBy = map[string]metric.AddOption{}
+	m.refusedBy = map[string][]metric.AddOption{}
 	for _, limit := range []string{limitInFlight, limitBytes, limitFree} {
-		m.refusedBy[limit] = attributes("limit", limit)
-		m.refused.Add(ctx, 0, m.refusedBy[limit])
+		m.refusedBy[limit] = toAdd("limit", limit)
+		m.refused.Add(ctx, 0, m.refusedBy[limit]...)
 	}
-	m.sealOK, m.sealFailed = attributes("outcome", "ok"), attributes("outcome", "failed")
-	m.seals.Add(ctx, 0, m.sealOK)
-	m.seals.Add(ctx, 0, m.sealFailed)
-	m.fileSync, m.dirSync = attributes("target", "segment"), attributes("target", "directory")
+	m.sealOK, m.sealFailed = toAdd("outcome", "ok"), toAdd("outcome", "failed")
+	m.seals.Add(ctx, 0, m.sealOK...)
+	m.seals.Add(ctx, 0, m.sealFailed...)
+	m.fileSync = []metric.RecordOption{attributes("target", "segment")}
+	m.dirSync = []metric.RecordOption{attributes("target", "directory")}
 	for _, c := range []metric.Int64Counter{
 		m.appendBytes, m.appendRows, m.recovered, m.tails, m.tailBytes, m.empties, m.poisoned, m.unrecovered, m.rowsLost,
 	} {
 		c.Add(ctx, 0)
 	}
 }
+
+func toAdd(kv ...string) []metric.AddOption { return []metric.AddOption{attributes(kv...)} }
 
 func attributes(kv ...string) metric.MeasurementOption {
 	set := make([]attribute.KeyValue, 0, len(kv)/2)
@@ -180,7 +183,7 @@ func (m meteredFS) OpenRW(name string) (vfs.File, error) {
 func (m meteredFS) SyncDir(dir string) error {
 	start := time.Now()
 	err := m.FS.SyncDir(dir)
-	m.met.fsync.Record(context.Background(), time.Since(start).Seconds(), m.met.dirSync)
+	m.met.fsync.Record(context.Background(), time.Since(start).Seconds(), m.met.dirSync...)
 	return err
 }
 
@@ -192,6 +195,6 @@ type meteredFile struct {
 func (f meteredFile) Sync() error {
 	start := time.Now()
 	err := f.File.Sync()
-	f.met.fsync.Record(context.Background(), time.Since(start).Seconds(), f.met.fileSync)
+	f.met.fsync.Record(context.Background(), time.Since(start).Seconds(), f.met.fileSync...)
 	return err
 }

@@ -98,10 +98,10 @@ func (ln *lane) sealTimed(s *openSegment) error {
 	ln.flushed(s, err)
 	ctx, met := context.Background(), ln.log.met
 	if err != nil {
-		met.seals.Add(ctx, 1, met.sealFailed)
+		met.seals.Add(ctx, 1, met.sealFailed...)
 		return err
 	}
-	met.seals.Add(ctx, 1, met.sealOK)
+	met.seals.Add(ctx, 1, met.sealOK...)
 	met.sealTime.Record(ctx, time.Since(start).Seconds())
 	return nil
 }

@@ -85,17 +85,16 @@ func (ln *lane) write(group []*pending) {
 	if before.rows == 0 && s.at.rows > 0 {
 		ln.log.unsealed.add(s)
 	}
-	ln.count(group[:kept], serr)
-	for i, p := range group {
+	ln.answer(group, func(i int) error {
 		switch {
 		case i >= kept:
-			ln.log.answer(p, err)
-		case serr == nil && p.req.Mode == WaitFor:
-			ln.log.answer(p, olderErr)
+			return err
+		case serr == nil && group[i].req.Mode == WaitFor:
+			return olderErr
 		default:
-			ln.log.answer(p, serr)
+			return serr
 		}
-	}
+	})
 }
 
 // take moves the good offset over the requests that n bytes hold whole, and gives them their rows.
@@ -187,18 +186,34 @@ func (ln *lane) older() (dirty bool, err error) {
 	return false, errors.Join(errs...)
 }
 
-// count adds a group to the metrics.
-func (ln *lane) count(kept []*pending, err error) {
-	ctx, met := context.Background(), ln.log.met
-	if len(kept) == 0 || err != nil {
-		return
-	}
+// answer counts a group and ends each request of it with its verdict. A request may be in use again as soon as
+// its caller has the answer.
+func (ln *lane) answer(group []*pending, verdict func(i int) error) {
+	var tally [modes][outcomes]int64
 	var rows, size int64
-	for _, p := range kept {
+	for i, p := range group {
+		if verdict(i) != nil {
+			tally[p.req.Mode][outcomeFailed]++
+			continue
+		}
+		tally[p.req.Mode][outcomeOK]++
 		rows += int64(p.req.Rows)
 		size += int64(len(p.req.Body))
 	}
-	met.groupSize.Record(ctx, int64(len(kept)))
-	met.appendRows.Add(ctx, rows)
-	met.appendBytes.Add(ctx, size)
+	ctx, met := context.Background(), ln.log.met
+	for mode := range tally {
+		for o, n := range tally[mode] {
+			if n > 0 {
+				met.appends.Add(ctx, n, met.byAppend[mode][o]...)
+			}
+		}
+	}
+	if rows > 0 {
+		met.groupSize.Record(ctx, int64(len(group)))
+		met.appendRows.Add(ctx, rows)
+		met.appendBytes.Add(ctx, size)
+	}
+	for i, p := range group {
+		p.done <- verdict(i)
+	}
 }
