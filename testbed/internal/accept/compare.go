@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -39,12 +40,13 @@ func (d Difference) String() string {
 type got struct {
 	row     tables.Row
 	segment string
+	writer  string
 	seq     uint64
 	at      int64 // segment_row
 	arrival int64 // microseconds
 }
 
-var segmentID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}-[0-9a-f]{12}-([0-9]+)$`)
+var segmentID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}-([0-9a-f]{12})-([0-9]+)$`)
 
 func position(row tables.Row) (g got, err error) {
 	g.row = row
@@ -53,8 +55,8 @@ func position(row tables.Row) (g got, err error) {
 	if !ok || m == nil {
 		return g, fmt.Errorf("segment_id %v is no segment's name", row["segment_id"])
 	}
-	g.segment = id
-	if g.seq, err = strconv.ParseUint(m[1], 10, 64); err != nil {
+	g.segment, g.writer = id, m[1]
+	if g.seq, err = strconv.ParseUint(m[2], 10, 64); err != nil {
 		return g, err
 	}
 	for column, into := range map[string]*int64{"segment_row": &g.at, "ingested_at": &g.arrival} {
@@ -104,14 +106,23 @@ func compareTable(ctx context.Context, r *tables.Reader, table string, sent []Se
 	if err != nil {
 		return out, err
 	}
-	slices.SortFunc(rows, func(a, b got) int {
-		if a.seq != b.seq {
-			return int(a.seq) - int(b.seq)
-		}
-		return int(a.at - b.at)
-	})
+	sortRows(rows)
 	out = append(out, gaps(table, rows)...)
 	return append(out, matchRows(table, sent, rows)...), nil
+}
+
+// sortRows brings rows into the order in which they were written: writers by their first row (each life of the collector
+// has its own, and numbers its segments from 1), then segments by number, then rows.
+func sortRows(rows []got) {
+	begin := map[string]int64{}
+	for _, g := range rows {
+		if at, ok := begin[g.writer]; !ok || g.arrival < at {
+			begin[g.writer] = g.arrival
+		}
+	}
+	slices.SortFunc(rows, func(a, b got) int {
+		return cmp.Or(cmp.Compare(begin[a.writer], begin[b.writer]), cmp.Compare(a.seq, b.seq), cmp.Compare(a.at, b.at))
+	})
 }
 
 // gaps says where positions are not 0, 1, 2, … within a segment, or a position stands twice.

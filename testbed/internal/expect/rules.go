@@ -2,6 +2,7 @@ package expect
 
 import (
 	"fmt"
+	"math"
 
 	collogs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	colmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -192,9 +193,18 @@ func spanTime(start, end uint64) (us, ns Cell) {
 	return either(us0, us1, exactly("0")), either(ns0, ns1, exactly("0"))
 }
 
-// duration is end less start, clamped; a span that lacks one of them may have none.
+// duration is end less start, exact where a long can say it and else the nearest long; a span that lacks one of the two
+// may have none.
 func duration(start, end uint64) Cell {
-	d := clampInt(end) - clampInt(start) // both within 0..MaxInt64: no overflow
+	var d int64
+	switch {
+	case end >= start:
+		d = clampInt(end - start)
+	case start-end > 1<<63:
+		d = math.MinInt64
+	default:
+		d = -int64(start - end)
+	}
 	if start == 0 || end == 0 {
 		return oneOf(nil, decimal(d))
 	}

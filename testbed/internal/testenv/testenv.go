@@ -72,8 +72,11 @@ func binary(env, name string) (string, error) {
 	return path, nil
 }
 
-// DefaultConfig is the configuration that the distribution ships.
+// DefaultConfig is the configuration that the distribution ships; SIGLAKECOL_CONFIG names another one.
 func DefaultConfig() (string, error) {
+	if path := os.Getenv("SIGLAKECOL_CONFIG"); path != "" {
+		return filepath.Abs(path)
+	}
 	repo, err := Repo()
 	if err != nil {
 		return "", err

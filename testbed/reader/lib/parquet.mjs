@@ -1,4 +1,5 @@
 // Parquet through DuckDB, and the exact JSON form of its values.
+import './bom.mjs';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { localPath } from './files.mjs';
 

@@ -47,13 +47,13 @@ export async function build({ change = (f) => f, content = 0, fieldID = 2 } = {}
   await db.run(`COPY (SELECT * FROM (VALUES
       (TIMESTAMPTZ '2024-02-29 23:59:59.999998Z', 9223372036854775807::BIGINT, 'a', MAP {'k': 'v', '': 'x'}, [1::BIGINT, NULL]::BIGINT[], 'NaN'::DOUBLE, [{'n': 'e', 'ns': 5::BIGINT}]),
       (TIMESTAMPTZ '2024-02-29 23:59:59.999999Z', '-9223372036854775808'::BIGINT, NULL, NULL, NULL, '-0.0'::DOUBLE, []),
-      (TIMESTAMPTZ '2024-02-29 23:59:59.999999Z', 0::BIGINT, 'zé', MAP {}, [], 5e-324::DOUBLE, NULL)) x(timestamp, big, body, attributes, counts, d, events))
+      (TIMESTAMPTZ '2024-02-29 23:59:59.999999Z', 0::BIGINT, chr(65279) || 'zé', MAP {}, [], 5e-324::DOUBLE, NULL)) x(timestamp, big, body, attributes, counts, d, events))
     TO '${parquet}' (FORMAT parquet, FIELD_IDS {timestamp: 1, big: ${fieldID}, body: 3, attributes: {__duckdb_field_id: 4, key: 5, value: 6}, counts: {__duckdb_field_id: 7, element: 8}, d: 9, events: {__duckdb_field_id: 10, element: {__duckdb_field_id: 11, n: 12, ns: 13}}})`);
   const file = {
     content, file_path: `file://${parquet}`, file_format: 'PARQUET', partition: { timestamp_day: 19782 }, record_count: 3n,
     file_size_in_bytes: BigInt(fs.statSync(parquet).size), sort_order_id: 1,
     lower_bounds: [{ key: 1, value: i64(1709251199999998n) }, { key: 3, value: Buffer.from('a') }],
-    upper_bounds: [{ key: 1, value: i64(1709251199999999n) }, { key: 3, value: Buffer.from('zé') }],
+    upper_bounds: [{ key: 1, value: i64(1709251199999999n) }, { key: 3, value: Buffer.from('\uFEFFzé') }],
   };
   const manifest = path.join(dir, 'm.avro');
   const gone = { ...file, file_path: '/gone.parquet' };

@@ -22,7 +22,7 @@ test('rows come back exactly', async () => {
   assert.deepEqual(rows, [
     { timestamp: '1709251199999998', big: '9223372036854775807', body: 'a', attributes: [['k', 'v'], ['', 'x']], counts: ['1', null], d: 'NaN', events: [{ n: 'e', ns: '5' }] },
     { timestamp: '1709251199999999', big: '-9223372036854775808', body: null, attributes: null, counts: null, d: '-0', events: [] },
-    { timestamp: '1709251199999999', big: '0', body: 'zé', attributes: [], counts: [], d: '5e-324', events: null },
+    { timestamp: '1709251199999999', big: '0', body: '\uFEFFzé', attributes: [], counts: [], d: '5e-324', events: null },
   ]);
   const s = JSON.parse(run(dir, 'verify'));
   assert.deepEqual([s.wrong, s.manifest_rows, s.parquet_rows, s.snapshot], [[], '3', '3', '9007199254740993']);
@@ -42,6 +42,18 @@ for (const [name, options, want] of [
     fs.rmSync(dir, { recursive: true });
   });
 }
+
+test('serve answers one command after the other', async () => {
+  const dir = await build();
+  const r = spawnSync(process.execPath, [reader, 'serve', '--data', dir], {
+    encoding: 'utf8',
+    input: '["query","--table","siglake.events","SELECT count(*) FROM t"]\n["query","--table","no.such","SELECT 1"]\n["query","--table","siglake.events","SELECT max(big) FROM t"]\n',
+  });
+  const lines = r.stdout.trim().split('\n');
+  assert.deepEqual([lines[0], lines[1], lines[3], lines[4]], ['["3"]', '{"end":true}', '["9223372036854775807"]', '{"end":true}']);
+  assert.match(lines[2], /^{"error":"table no.such is not in /);
+  fs.rmSync(dir, { recursive: true });
+});
 
 test('delete files and foreign field ids are refused', async () => {
   const deletes = await build({ content: 1 });
