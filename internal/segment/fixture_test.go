@@ -1,9 +1,9 @@
 package segment_test
 
 import (
-	"bytes"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +93,7 @@ func where(t *testing.T, l segment.Lane, all []segment.ID) []string {
 
 func short(name string, all []segment.ID) string {
 	for i, id := range all {
-		name = strings.ReplaceAll(name, id.String(), fmt.Sprint(i))
+		name = strings.ReplaceAll(name, id.String(), strconv.Itoa(i))
 	}
 	return name
 }
@@ -110,7 +110,7 @@ func contentOf(t *testing.T, fsys vfs.FS, name string) string {
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Close())
-	return string(bytes.Clone(b))
+	return string(b)
 }
 
 // changes are the operations since the log had n entries that change the disk, with ids as numbers and paths

@@ -147,11 +147,8 @@ func TestMove_without_links(t *testing.T) {
 	s.SetHook(hook)
 	_, err := l.Move(segment.Sealed, segment.Processing, names)
 	require.ErrorIs(t, err, syscall.EIO, "an error is no refusal")
-	require.Equal(t, []string{names[0]}, func() []string {
-		es, _, err := l.List(segment.Sealed)
-		require.NoError(t, err)
-		return []string{es[0].Name}
-	}())
+	_, err = s.Stat(l.Path(segment.Sealed, names[0]))
+	require.NoError(t, err)
 }
 
 // Two movers to later states, one put inside the other at every operation: no interleaving loses a segment, and
@@ -214,6 +211,47 @@ func TestMove_races_forward(t *testing.T) {
 	}
 }
 
+// Why the package comment asks for drain.lock on the way back: a claim and a release of one segment at once can
+// unlink both names. If this ever finds no loss, the rule can go.
+func TestMove_races_backward_can_lose(t *testing.T) {
+	t.Parallel()
+	lost := 0
+	for k := 0; ; k++ {
+		s, l := simLane(t)
+		all := ids(1)
+		names := placeAll(t, s, l, segment.Sealed, all)
+		count, inside := 0, false
+		var release func() // a Move back that has linked, and goes on after the claim's unlink
+		s.SetHook(func(op simfs.Op) error {
+			if inside || !op.Kind.Changes() {
+				return nil
+			}
+			if count++; count == k+1 {
+				inside = true
+				src, dst := l.Path(segment.Processing, names[0]), l.Path(segment.Sealed, names[0])
+				if err := s.Link(src, dst); err == nil || errors.Is(err, fs.ErrExist) {
+					release = func() { require.NoError(t, s.Remove(src)) }
+				}
+				inside = false
+			}
+			return nil
+		})
+		_, err := l.Move(segment.Sealed, segment.Processing, names)
+		require.NoError(t, err)
+		if count <= k {
+			break
+		}
+		s.SetHook(nil)
+		if release != nil {
+			release()
+		}
+		if len(where(t, l, all)) == 0 {
+			lost++
+		}
+	}
+	require.Positive(t, lost)
+}
+
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	s, l := simLane(t)
@@ -270,7 +308,6 @@ func TestMoveStale(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{stale[0].Name}, moved)
 	require.Equal(t, []string{"sealed/0.arrow", "stale/" + table.String() + "/1.arrow"}, where(t, l, all))
-	_ = s
 }
 
 func TestRetire(t *testing.T) {
@@ -287,83 +324,4 @@ func TestRetire(t *testing.T) {
 	hook, _ := simfs.FailAt(0, simfs.SyncDir.Is, syscall.EIO)
 	s.SetHook(hook)
 	require.ErrorIs(t, l.Retire(names), syscall.EIO)
-}
-
-// List tells segments from strangers by the state's rules.
-func TestList(t *testing.T) {
-	t.Parallel()
-	s, l := simLane(t)
-	id := ids(1)[0]
-	files := []string{
-		id.FileName(), id.PartialName(), id.FileName() + ".json", id.FileName() + ".2", id.FileName() + ".1",
-		id.FileName() + ".02", id.FileName() + ".json.tmp", "README", ".nfs0001",
-	}
-	for _, st := range []segment.State{segment.Active, segment.Sealed, segment.Poison} {
-		for _, f := range files {
-			place(t, s, l.Path(st, f), "")
-		}
-		require.NoError(t, s.MkdirAll(l.Path(st, "dir")))
-	}
-	for st, want := range map[segment.State][2][]string{
-		segment.Active: {{id.PartialName()}, {".nfs0001", id.FileName(), id.FileName() + ".02", id.FileName() + ".1", id.FileName() + ".2", id.FileName() + ".json", "README", "dir"}},
-		segment.Sealed: {{id.FileName()}, {".nfs0001", id.FileName() + ".02", id.FileName() + ".1", id.FileName() + ".2", id.FileName() + ".json", id.PartialName(), "README", "dir"}},
-		segment.Poison: {{id.FileName(), id.FileName() + ".2", id.PartialName()}, {".nfs0001", id.FileName() + ".02", id.FileName() + ".1", "README", "dir"}},
-	} {
-		entries, strangers, err := l.List(st)
-		require.NoError(t, err)
-		var names []string
-		for _, e := range entries {
-			require.Equal(t, id, e.ID)
-			require.Equal(t, e.Name == id.PartialName(), e.Partial)
-			names = append(names, e.Name)
-		}
-		require.Equal(t, want[0], names, st)
-		require.ElementsMatch(t, want[1], strangers, st)
-	}
-	require.NoError(t, s.Remove(l.Dir(segment.Orphans)))
-	entries, strangers, err := l.List(segment.Orphans)
-	require.NoError(t, err, "a directory that is not there is empty")
-	require.Empty(t, append(strangers, func() (out []string) {
-		for _, e := range entries {
-			out = append(out, e.Name)
-		}
-		return out
-	}()...))
-	hook, _ := simfs.FailAt(0, simfs.List.Is, errors.New("EIO"))
-	s.SetHook(hook)
-	_, _, err = l.List(segment.Sealed)
-	require.ErrorContains(t, err, "list sealed of lane default/events")
-}
-
-// A record that cannot be read is an error, never "none".
-func TestOwner_and_head(t *testing.T) {
-	t.Parallel()
-	s, l := simLane(t)
-	u, err := l.Owner()
-	require.NoError(t, err)
-	require.Equal(t, uuid.Nil, u)
-	_, ok, err := l.Head()
-	require.NoError(t, err)
-	require.False(t, ok)
-
-	table := uuid.MustParse("11111111-2222-4333-8444-555555555555")
-	require.NoError(t, l.WriteOwner(table))
-	u, err = l.Owner()
-	require.NoError(t, err)
-	require.Equal(t, table, u)
-	want := segment.Head{Table: table, Sequence: 7, Metadata: "file:///w/00007.metadata.json"}
-	require.NoError(t, l.WriteHead(want))
-	got, ok, err := l.Head()
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, want, got)
-
-	for _, name := range []string{"owner", "head"} {
-		require.NoError(t, s.Remove("/wal/default/events/"+name))
-		place(t, s, "/wal/default/events/"+name, "")
-	}
-	_, err = l.Owner()
-	require.ErrorContains(t, err, "read owner of lane default/events")
-	_, _, err = l.Head()
-	require.ErrorContains(t, err, "read head of lane default/events")
 }

@@ -1,6 +1,7 @@
 package segment_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (sc scene) checkRecords(l segment.Lane, complete bool) error {
 	case wrote && (owner != newTable || head.Table != newTable):
 		return fmt.Errorf("written and durable, but owner %s, head %v", owner, head)
 	case head.Table == newTable && owner != newTable:
-		return fmt.Errorf("head is newer than the owner that was written before it")
+		return errors.New("head is newer than the owner that was written before it")
 	}
 	return nil
 }

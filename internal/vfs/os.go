@@ -29,12 +29,15 @@ func OS() FS { return osFS{} }
 
 type osFS struct{}
 
+// Create implements FS.
 func (osFS) Create(name string) (File, error) {
 	return openOS(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 }
 
+// Open implements FS.
 func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
 
+// OpenRW implements FS.
 func (osFS) OpenRW(name string) (File, error) { return openOS(name, os.O_RDWR) }
 
 func openOS(name string, flag int) (File, error) {
@@ -57,12 +60,16 @@ func openOS(name string, flag int) (File, error) {
 	return &osFile{f: f, raw: raw, end: st.Size()}, nil
 }
 
+// Link implements FS.
 func (osFS) Link(oldname, newname string) error { return os.Link(oldname, newname) }
 
+// Rename implements FS.
 func (osFS) Rename(oldname, newname string) error { return os.Rename(oldname, newname) }
 
+// Remove implements FS.
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
+// List implements FS.
 func (osFS) List(dir string) ([]Entry, error) {
 	des, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -75,6 +82,7 @@ func (osFS) List(dir string) ([]Entry, error) {
 	return out, nil
 }
 
+// Stat implements FS.
 func (osFS) Stat(name string) (Info, error) {
 	st, err := os.Lstat(name)
 	if err != nil {
@@ -91,7 +99,7 @@ func infoOf(st fs.FileInfo) Info {
 	return in
 }
 
-// MkdirAll works from the top: each directory is named durably before the next is made inside it. A process
+// MkdirAll implements FS. It works from the top: each directory is named durably before the next is made inside it. A process
 // that died in between left at most its last directory without a durable name, and that is the deepest one
 // found here; so its name is synced first. Where its parent may not be read, it was not ours to make.
 func (o osFS) MkdirAll(dir string) error {
@@ -130,6 +138,7 @@ func missingDirs(o osFS, dir string) (missing []string, found string, err error)
 	}
 }
 
+// SyncDir implements FS.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -138,6 +147,7 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Space implements FS.
 func (osFS) Space(dir string) (Space, error) {
 	var st unix.Statfs_t
 	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
@@ -151,6 +161,7 @@ func (osFS) Space(dir string) (Space, error) {
 // lockTries bounds the race with somebody who deletes the lock file while we take it. Nothing of ours does.
 const lockTries = 8
 
+// Lock implements FS.
 func (osFS) Lock(name, text string) (io.Closer, error) {
 	for range lockTries {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, fileMode)
@@ -215,8 +226,10 @@ type osFile struct {
 	end int64 // guarded by mu
 }
 
+// ReadAt implements File.
 func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
 
+// WriteAt implements File.
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -225,6 +238,7 @@ func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// Writev implements File.
 func (o *osFile) Writev(bufs [][]byte) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -289,6 +303,7 @@ func skip(bufs [][]byte, n int) [][]byte {
 	return bufs
 }
 
+// Sync implements File.
 func (o *osFile) Sync() error { return o.named("fdatasync", o.control(unix.Fdatasync)) }
 
 func (o *osFile) named(op string, err error) error {
@@ -298,6 +313,7 @@ func (o *osFile) named(op string, err error) error {
 	return &fs.PathError{Op: op, Path: o.f.Name(), Err: err}
 }
 
+// Truncate implements File.
 func (o *osFile) Truncate(size int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -308,11 +324,13 @@ func (o *osFile) Truncate(size int64) error {
 	return nil
 }
 
+// Touch implements File.
 func (o *osFile) Touch(t time.Time) error {
 	ts := unix.NsecToTimeval(t.UnixNano())
 	return o.named("futimes", o.control(func(fd int) error { return unix.Futimes(fd, []unix.Timeval{ts, ts}) }))
 }
 
+// Stat implements File.
 func (o *osFile) Stat() (Info, error) {
 	st, err := o.f.Stat()
 	if err != nil {
@@ -321,6 +339,7 @@ func (o *osFile) Stat() (Info, error) {
 	return infoOf(st), nil
 }
 
+// Close implements File.
 func (o *osFile) Close() error { return o.f.Close() }
 
 func retryEINTR(call func() error) error {

@@ -1,7 +1,6 @@
 package simfs_test
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -75,6 +74,7 @@ func inode(t *testing.T, fsys vfs.FS, name string) uint64 {
 }
 
 func conformCreate(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "f")
 	_, err := fsys.Open(name)
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -96,6 +96,7 @@ func conformCreate(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformRead(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "f")
 	put(t, fsys, name, "hello")
 	f, err := fsys.Open(name)
@@ -134,6 +135,7 @@ func conformRead(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformWrite(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "f")
 	f, err := fsys.Create(name)
 	require.NoError(t, err)
@@ -175,6 +177,7 @@ func conformWrite(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformLink(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
 	put(t, fsys, a, "one")
 	require.NoError(t, fsys.Link(a, b))
@@ -198,6 +201,7 @@ func conformLink(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformRename(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	a, b, sub := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "sub")
 	require.NoError(t, fsys.MkdirAll(sub))
 	put(t, fsys, a, "new")
@@ -215,6 +219,7 @@ func conformRename(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformRemove(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	sub := filepath.Join(dir, "sub")
 	require.NoError(t, fsys.MkdirAll(sub))
 	put(t, fsys, filepath.Join(sub, "f"), "")
@@ -227,6 +232,7 @@ func conformRemove(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformList(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	_, err := fsys.List(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for _, name := range []string{"b", "a", "B", "a.b"} {
@@ -241,6 +247,7 @@ func conformList(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformMkdir(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	deep := filepath.Join(dir, "a/b/c")
 	require.NoError(t, fsys.MkdirAll(deep))
 	require.NoError(t, fsys.MkdirAll(deep))
@@ -262,6 +269,7 @@ func conformMkdir(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformLock(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "LOCK")
 	held, err := fsys.Lock(name, "me, first")
 	require.NoError(t, err)
@@ -284,6 +292,7 @@ func conformLock(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformTouch(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "f")
 	put(t, fsys, name, "x")
 	f, err := fsys.OpenRW(name)
@@ -297,6 +306,7 @@ func conformTouch(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformClosed(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	f, err := fsys.Create(filepath.Join(dir, "f"))
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -315,6 +325,7 @@ func conformClosed(t *testing.T, fsys vfs.FS, dir string) {
 }
 
 func conformHelpers(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
 	name := filepath.Join(dir, "owner")
 	put(t, fsys, name+".tmp", "left by a crash")
 	require.NoError(t, vfs.WriteFile(fsys, name, []byte("one")))
@@ -325,5 +336,5 @@ func conformHelpers(t *testing.T, fsys vfs.FS, dir string) {
 	require.NoError(t, err)
 	require.Equal(t, []vfs.Entry{{Name: "owner"}}, got)
 	_, err = vfs.ReadFile(fsys, filepath.Join(dir, "none"))
-	require.True(t, errors.Is(err, fs.ErrNotExist))
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -1,7 +1,6 @@
 package simfs_test
 
 import (
-	"errors"
 	"io/fs"
 	"syscall"
 	"testing"
@@ -135,7 +134,7 @@ func TestLock_dies_with_the_machine(t *testing.T) {
 	require.NoError(t, err)
 	var held *vfs.LockedError
 	_, err = s.Lock("/LOCK", "new")
-	require.True(t, errors.As(err, &held))
+	require.ErrorAs(t, err, &held)
 	_, err = s.Crash(simfs.KeepAll, seed(1)).Lock("/LOCK", "new")
 	require.NoError(t, err)
 }

@@ -76,7 +76,7 @@ func (o Op) String() string {
 var ErrOff = errors.New("simfs: machine is off")
 
 // ShortWrite, returned by a Hook for a write, lets Bytes of it reach the file and fails the rest with Err.
-type ShortWrite struct {
+type ShortWrite struct { //nolint:errname // reads as what a Hook does to a write
 	Bytes int64
 	Err   error
 }
