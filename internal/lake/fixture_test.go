@@ -99,7 +99,22 @@ func batchOf(tb testing.TB, rows []record) arrow.RecordBatch {
 			lr.SetTraceID(pcommon.TraceID{r.trace})
 		}
 	}
-	return encoded(tb, ld)
+	times := make([]int64, len(rows))
+	for i, r := range rows {
+		times[i] = r.at.UnixNano()
+	}
+	return withTimes(tb, encoded(tb, ld), times)
+}
+
+// withTimes replaces timestamp_ns: OTLP has no times before 1970, an Arrow batch has.
+func withTimes(tb testing.TB, rec arrow.RecordBatch, times []int64) arrow.RecordBatch {
+	tb.Helper()
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues(times, nil)
+	out, err := rec.SetColumn(rec.Schema().FieldIndices(colTimestampNs)[0], b.NewArray())
+	require.NoError(tb, err)
+	return out
 }
 
 func encoded(tb testing.TB, ld plog.Logs) arrow.RecordBatch {

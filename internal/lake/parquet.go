@@ -109,7 +109,8 @@ type parquetFile struct {
 	sink *countedSink
 	w    *pqarrow.FileWriter
 	sc   *arrow.Schema
-	rows int64
+	// cut says that the next rows begin a row group.
+	cut bool
 }
 
 func createParquet(fsys iceio.WriteFileIO, path string, c *parquetColumns, ndv int64) (*parquetFile, error) {
@@ -134,13 +135,15 @@ func createParquet(fsys iceio.WriteFileIO, path string, c *parquetColumns, ndv i
 func (f *parquetFile) write(rec arrow.RecordBatch, rowGroupBytes int64) error {
 	same := array.NewRecordBatch(f.sc, rec.Columns(), rec.NumRows())
 	defer same.Release()
+	if f.cut {
+		if err := f.w.NewBufferedRowGroupChecked(); err != nil {
+			return err
+		}
+	}
 	if err := f.w.WriteBuffered(same); err != nil {
 		return err
 	}
-	f.rows += rec.NumRows()
-	if f.w.RowGroupTotalCompressedBytes() >= rowGroupBytes {
-		return f.w.NewBufferedRowGroupChecked()
-	}
+	f.cut = f.w.RowGroupTotalCompressedBytes() >= rowGroupBytes
 	return nil
 }
 
