@@ -14,6 +14,10 @@ import (
 // most of a second at 400,000 rows/s in segments of 4,096.
 const maxUnsealed = 64
 
+// hotFor is how long a lane that has filled a segment keeps its goroutine and its spare without a request. Less
+// than watchEvery, because the watcher wakes each lane.
+const hotFor = time.Second
+
 // lane is one tenant and index. It stays for the life of the Log; its goroutines do not.
 type lane struct {
 	log   *Log
@@ -71,7 +75,7 @@ func (ln *lane) run() {
 		switch {
 		case len(ln.taken) > 0:
 			ln.step()
-		case ln.cur != nil && !ln.log.isClosing():
+		case (ln.cur != nil || ln.hot) && !ln.log.isClosing():
 			ln.wait()
 		default:
 			ln.roll()
@@ -108,9 +112,13 @@ func (ln *lane) park() bool {
 	return true
 }
 
-// wait sleeps until there is something to do for the open segment.
+// wait sleeps until there is something to do: a request, the age of the open segment, another table. A hot lane
+// without an open segment waits hotFor before it goes idle.
 func (ln *lane) wait() {
-	left := ln.log.opt.MaxAge - ln.log.opt.Now().Sub(ln.cur.opened)
+	left := hotFor
+	if ln.cur != nil {
+		left = ln.log.opt.MaxAge - ln.log.opt.Now().Sub(ln.cur.opened)
+	}
 	if ln.age == nil {
 		ln.age = time.NewTimer(left)
 	} else {
@@ -118,11 +126,12 @@ func (ln *lane) wait() {
 	}
 	select {
 	case <-ln.wake:
-		if ln.rebind.Swap(false) && ln.readOwner() != ln.cur.table {
+		if ln.rebind.Swap(false) && ln.cur != nil && ln.readOwner() != ln.cur.table {
 			ln.roll()
 		}
 	case <-ln.age.C:
 		ln.roll()
+		ln.hot = false
 	}
 }
 
