@@ -1,0 +1,512 @@
+package lake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+)
+
+// pointTo makes the catalog point a table at another of its metadata files, as a restored backup would.
+func pointTo(tb testing.TB, l *Lake, metadata string) {
+	tb.Helper()
+	_, err := l.db.ExecContext(context.Background(), "UPDATE iceberg_tables SET metadata_location = ?", metadata)
+	require.NoError(tb, err)
+}
+
+// LOUD-1: a catalog restored from a backup stops the table, and the error names both states.
+func TestCommit_a_catalog_gone_back_stops_the_table(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart_%t", restart), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l := lakeAt(t, dir, hooks{})
+			tbl := events(t, l)
+			a, b := newSegment(t, 1, 3), newSegment(t, 2, 2)
+			_, err := tbl.Commit(t.Context(), []Segment{a})
+			require.NoError(t, err)
+			_, backup := tbl.Head()
+			_, err = tbl.Commit(t.Context(), []Segment{b})
+			require.NoError(t, err)
+			sequence, metadata := tbl.Head()
+			require.Equal(t, int64(2), sequence)
+			pointTo(t, l, backup)
+			if restart { // the head file survives, the process does not
+				l = lakeAt(t, dir, hooks{})
+				tbl = events(t, l)
+				tbl.Expect(sequence, metadata)
+			}
+			out, err := tbl.Commit(t.Context(), []Segment{a, b})
+			var back *GoneBackError
+			require.ErrorAs(t, err, &back)
+			require.Equal(t, GoneBackError{
+				Table: "siglake.events", WantSequence: 2, HaveSequence: 1, WantMetadata: metadata, HaveMetadata: backup,
+			}, *back)
+			require.ErrorContains(t, err, backup)
+			require.Empty(t, out.Committed)
+			_, err = tbl.Lookup(t.Context(), []string{b.ID})
+			require.ErrorAs(t, err, &back)
+		})
+	}
+}
+
+// A restored catalog that others have committed to since has a sequence number like the one seen, and another past.
+func TestCommit_a_forked_catalog_stops_the_table(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	_, err := tbl.Commit(t.Context(), []Segment{newSegment(t, 1, 3)})
+	require.NoError(t, err)
+	_, backup := tbl.Head()
+	_, err = tbl.Commit(t.Context(), []Segment{newSegment(t, 2, 2)})
+	require.NoError(t, err)
+	pointTo(t, l, backup)
+	other := events(t, lakeAt(t, dir, hooks{}))
+	for i := range 2 {
+		_, err = other.Commit(t.Context(), []Segment{newSegment(t, uint64(3+i), 2)})
+		require.NoError(t, err)
+	}
+	_, err = tbl.Commit(t.Context(), []Segment{newSegment(t, 9, 1)})
+	var back *GoneBackError
+	require.ErrorAs(t, err, &back)
+	require.Equal(t, int64(3), back.HaveSequence)
+}
+
+// What others do to a table in the ordinary way is no step back.
+func TestCommit_goes_on_after_the_commits_of_others(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	var all []Segment
+	for i := range 5 {
+		all = append(all, newSegment(t, uint64(i), 1))
+		_, err := tbl.Commit(t.Context(), all[i:])
+		require.NoError(t, err)
+		setProperty(t, l, "events", "someone", fmt.Sprint(i)) // moves the metadata file, not the sequence number
+	}
+	sequence, metadata := tbl.Head()
+	again := events(t, lakeAt(t, dir, hooks{}))
+	again.Expect(sequence, metadata)
+	_, err := again.Commit(t.Context(), []Segment{newSegment(t, 9, 1)})
+	require.NoError(t, err)
+}
+
+// The history of metadata files is bounded: a head from before it is not taken for a fork.
+func TestCommit_an_old_head_is_no_fork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	_, err := tbl.Commit(t.Context(), []Segment{newSegment(t, 0, 1)})
+	require.NoError(t, err)
+	sequence, metadata := tbl.Head()
+	for i := range 25 {
+		setProperty(t, l, "events", "n", fmt.Sprint(i))
+	}
+	again := events(t, lakeAt(t, dir, hooks{}))
+	again.Expect(sequence, metadata)
+	_, err = again.Commit(t.Context(), []Segment{newSegment(t, 9, 1)})
+	require.NoError(t, err)
+	kept := filesUnderDir(t, filepath.Join(dir, "warehouse/siglake.db/events/metadata"), ".metadata.json")
+	require.LessOrEqual(t, len(kept), 22, "old metadata files are deleted")
+}
+
+func filesUnderDir(tb testing.TB, dir, suffix string) []string {
+	tb.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	require.NoError(tb, err)
+	return all
+}
+
+// Nothing is ever written into another incarnation of a table.
+func TestCommit_refuses_another_incarnation(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	old := events(t, l)
+	seg := newSegment(t, 1, 3)
+	_, err := l.db.ExecContext(t.Context(), "DELETE FROM iceberg_tables")
+	require.NoError(t, err)
+	_, err = old.Commit(t.Context(), []Segment{seg})
+	require.ErrorIs(t, err, ErrNoTable)
+	made, created, err := l.Ensure(t.Context(), "default", "events", otelarrow.Logs)
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NotSame(t, old, made)
+	_, err = old.Commit(t.Context(), []Segment{seg})
+	var other *IncarnationError
+	require.ErrorAs(t, err, &other)
+	require.Equal(t, IncarnationError{Table: "siglake.events", Want: old.UUID(), Have: made.UUID()}, *other)
+	require.Empty(t, readAll(t, l))
+	_, err = made.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+	requireExactly(t, l, seg)
+}
+
+// The table is replaced while rows are on their way to it.
+func TestCommit_refuses_an_incarnation_made_meanwhile(t *testing.T) {
+	t.Parallel()
+	f := &faultyCatalog{}
+	l := lakeAt(t, t.TempDir(), faults(f))
+	old := events(t, l)
+	f.answers = []answer{after(func() {
+		_, err := l.db.ExecContext(context.Background(), "DELETE FROM iceberg_tables")
+		require.NoError(t, err)
+		_, _, err = l.Ensure(context.Background(), "default", "events", otelarrow.Logs)
+		require.NoError(t, err)
+	})}
+	_, err := old.Commit(t.Context(), []Segment{newSegment(t, 1, 3)})
+	var other *IncarnationError
+	require.ErrorAs(t, err, &other)
+	require.Empty(t, readAll(t, l))
+}
+
+// Iceberg refuses a snapshot older than the last one by a minute. That is said before anything is written, with what
+// to do, and does not keep committed segments from being recognised.
+func TestCommit_says_when_the_clock_is_behind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	seg := newSegment(t, 1, 3)
+	_, err := tbl.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+	future := time.Now().Add(10 * time.Minute)
+	moveMetadataTo(t, tbl, future)
+	files := len(filesUnder(t, dir+"/warehouse/siglake.db/events/data", ".parquet"))
+
+	out, err := tbl.Commit(t.Context(), []Segment{seg, newSegment(t, 2, 1)})
+	require.ErrorIs(t, err, ErrClock)
+	require.ErrorContains(t, err, future.UTC().Format(time.RFC3339))
+	require.Equal(t, int64(3), out.Committed[seg.ID])
+	require.Len(t, filesUnder(t, dir+"/warehouse/siglake.db/events/data", ".parquet"), files)
+	_, err = tbl.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+
+	moveMetadataTo(t, tbl, time.Now().Add(40*time.Second)) // within what Iceberg allows
+	_, err = tbl.Commit(t.Context(), []Segment{newSegment(t, 3, 1)})
+	require.NoError(t, err)
+}
+
+// moveMetadataTo changes the times in the table's metadata, as a machine with another clock would have written them.
+func moveMetadataTo(tb testing.TB, t *Table, at time.Time) {
+	tb.Helper()
+	_, location := t.Head()
+	path, err := localPath(location)
+	require.NoError(tb, err)
+	b, err := os.ReadFile(path)
+	require.NoError(tb, err)
+	var m map[string]any
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.UseNumber()
+	require.NoError(tb, d.Decode(&m))
+	ms := at.UnixMilli()
+	m["last-updated-ms"] = ms
+	snaps := m["snapshots"].([]any)
+	snaps[len(snaps)-1].(map[string]any)["timestamp-ms"] = ms
+	log := m["snapshot-log"].([]any)
+	log[len(log)-1].(map[string]any)["timestamp-ms"] = ms
+	b, err = json.Marshal(m)
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(path, b, 0o600))
+}
+
+// The proof keeps its order when the clock of the drain jumps, and nothing is committed twice for it.
+func TestCommit_the_drains_clock_may_jump(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	opt := Options{Now: func() time.Time { return now }}
+	dir := t.TempDir()
+	opt.Catalog, opt.Warehouse = "sqlite://"+filepath.Join(dir, "c.db"), filepath.Join(dir, "wh")
+	l, err := open(t.Context(), opt, hooks{limits: limits{proofEntries: 2}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	tbl := events(t, l)
+	var all []Segment
+	for i, jump := range []time.Duration{0, -48 * time.Hour, 72 * time.Hour, -time.Minute, time.Hour} {
+		now = now.Add(jump)
+		all = append(all, newSegment(t, uint64(i), 2))
+		_, err := tbl.Commit(t.Context(), all[i:])
+		require.NoError(t, err)
+	}
+	out, err := tbl.Commit(t.Context(), all)
+	require.NoError(t, err)
+	require.Zero(t, out.RowsWritten)
+	requireExactly(t, l, all...)
+}
+
+// A transaction takes a bounded number of partitions, by the longest prefix of rows; the rest follows in the same call.
+func TestCommit_many_partitions_in_several_transactions(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{limits: limits{partitions: 3}})
+	tbl := events(t, l)
+	var a, b []record
+	for i := range 8 { // days 0 1 0 2 | 3 4 0 1 | 5 …: the prefix counts, not the day
+		day := []int{0, 1, 0, 2, 3, 4, 0, 1}[i]
+		a = append(a, record{at: day0.Add(time.Duration(day) * 24 * time.Hour), body: fmt.Sprint("a", i)})
+		b = append(b, record{at: day0.Add(time.Duration(10+i) * 24 * time.Hour), body: fmt.Sprint("b", i)})
+	}
+	segs := []Segment{segment(t, testID(t, time.Now(), 1), a), segment(t, testID(t, time.Now(), 2), b)}
+	out, err := tbl.Commit(t.Context(), segs)
+	require.NoError(t, err)
+	require.Equal(t, committed(segs...), out.Committed)
+	require.Equal(t, int64(16), out.RowsWritten)
+	requireExactly(t, l, segs...)
+	raw, err := l.open(t.Context(), table.Identifier{"siglake", "events"})
+	require.NoError(t, err)
+	var rows []string
+	for _, s := range raw.Metadata().Snapshots() {
+		rows = append(rows, s.Summary.Properties["added-records"])
+		require.LessOrEqual(t, s.Summary.Properties["changed-partition-count"], "3")
+	}
+	require.Equal(t, []string{"4", "3", "3", "3", "3"}, rows)
+}
+
+// What is committed in part is said, and the rest is committed by the next call.
+func TestCommit_in_part(t *testing.T) {
+	t.Parallel()
+	f := &faultyCatalog{}
+	h := faults(f)
+	h.limits = limits{partitions: 2, attempts: 2}
+	l := lakeAt(t, t.TempDir(), h)
+	tbl := events(t, l)
+	var rows []record
+	for i := range 6 {
+		rows = append(rows, record{at: day0.Add(time.Duration(i) * 24 * time.Hour), body: "x"})
+	}
+	seg := segment(t, testID(t, time.Now(), 1), rows)
+	f.answers = []answer{nil, lost, lost}
+	out, err := tbl.Commit(t.Context(), []Segment{seg})
+	require.ErrorIs(t, err, errInjected)
+	require.Equal(t, map[string]int64{seg.ID: 2}, out.Committed)
+	require.Equal(t, int64(2), out.RowsWritten)
+	out, err = tbl.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+	require.Equal(t, committed(seg), out.Committed)
+	require.Equal(t, int64(4), out.RowsWritten)
+	require.Equal(t, int64(2), out.Duplicates)
+	requireExactly(t, l, seg)
+}
+
+// More segments than the proof of one commit may hold are several transactions.
+func TestCommit_many_segments_in_several_transactions(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{limits: limits{segments: 4, proofEntries: 4}})
+	var segs []Segment
+	for i := range 10 {
+		segs = append(segs, newSegment(t, uint64(i), 1))
+	}
+	out, err := events(t, l).Commit(t.Context(), segs)
+	require.NoError(t, err)
+	require.Equal(t, committed(segs...), out.Committed)
+	requireExactly(t, l, segs...)
+	infos, err := l.Tables(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, infos[0].Snapshots)
+}
+
+func TestCommit_refuses_bad_segments(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{})
+	tbl := events(t, l)
+	good := newSegment(t, 1, 2)
+	for _, tc := range []struct {
+		name string
+		segs []Segment
+		want string
+	}{
+		{"no_id", []Segment{{}}, "want 1 to 255 bytes"},
+		{"twice", []Segment{good, good}, "offered twice"},
+		{"wrong_rows", []Segment{{ID: "x", Rows: 3, Batches: good.Batches}}, "2 rows in its batches, not 3"},
+	} {
+		_, err := tbl.Commit(t.Context(), tc.segs)
+		require.ErrorContains(t, err, tc.want)
+	}
+	// Rows of another signal: the error names the segment, and the others can go on without it.
+	bad := Segment{ID: "bad", Rows: 1, Batches: []arrow.RecordBatch{spanBatch(t)}}
+	_, err := tbl.Commit(t.Context(), []Segment{good, bad})
+	var which *SegmentError
+	require.ErrorAs(t, err, &which)
+	require.Equal(t, "bad", which.ID)
+	require.ErrorIs(t, err, otelarrow.ErrDamaged)
+	_, err = tbl.Commit(t.Context(), []Segment{good})
+	require.NoError(t, err)
+	requireExactly(t, l, good)
+}
+
+// spanBatch is one row of another signal.
+func spanBatch(tb testing.TB) arrow.RecordBatch {
+	tb.Helper()
+	td := ptrace.NewTraces()
+	td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty().SetName("s")
+	b, err := otelarrow.EncodeTraces(td, day0, memory.DefaultAllocator)
+	require.NoError(tb, err)
+	return b.Record
+}
+
+func TestPlan_says_what_to_read(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	plan, err := l.Plan(t.Context(), "siglake", "events")
+	require.NoError(t, err)
+	require.Zero(t, plan.SnapshotID)
+	require.Empty(t, plan.Files)
+	rows := append(rowsAt(day0, 3), rowsAt(day0.Add(24*time.Hour), 2)...)
+	out, err := tbl.Commit(t.Context(), []Segment{segment(t, testID(t, time.Now(), 1), rows)})
+	require.NoError(t, err)
+	plan, err = l.Plan(t.Context(), "siglake", "events")
+	require.NoError(t, err)
+	require.Equal(t, out.Snapshot, plan.SnapshotID)
+	require.Zero(t, plan.DeleteFiles)
+	var n, size int64
+	for _, f := range plan.Files {
+		info, err := os.Stat(f.Path)
+		require.NoError(t, err)
+		require.Equal(t, info.Size(), f.Bytes)
+		n += f.Rows
+		size += f.Bytes
+	}
+	require.Equal(t, int64(5), n)
+	info := plan.Table
+	require.WithinDuration(t, time.Now(), info.LastCommit, time.Minute)
+	info.LastCommit = time.Time{}
+	require.Equal(t, TableInfo{
+		Namespace: "siglake", Name: "events", UUID: tbl.UUID(), Rows: 5, Files: 2, Bytes: size, Snapshots: 1,
+		Location: "file://" + filepath.Join(dir, "warehouse/siglake.db/events"),
+	}, info)
+	types := map[string]string{}
+	for _, c := range plan.Schema {
+		types[c.Name] = c.DuckDBType
+	}
+	require.Equal(t, "TIMESTAMPTZ", types["timestamp"])
+	require.Equal(t, "BIGINT", types["timestamp_ns"])
+	require.Equal(t, "MAP(VARCHAR, VARCHAR)", types["attributes"])
+	require.Equal(t, "INTEGER", types["severity_number"])
+	require.Equal(t, PlanColumn{FieldID: 1, Name: "timestamp", DuckDBType: "TIMESTAMPTZ", Required: true}, plan.Schema[0])
+
+	spans, _, err := l.Ensure(t.Context(), "default", "spans", otelarrow.Traces)
+	require.NoError(t, err)
+	plan, err = l.Plan(t.Context(), "siglake", "spans")
+	require.NoError(t, err)
+	require.Equal(t, spans.UUID(), plan.Table.UUID)
+	for _, c := range plan.Schema {
+		types[c.Name] = c.DuckDBType
+	}
+	require.Equal(t, `STRUCT("timestamp_ns" BIGINT, "name" VARCHAR, "attributes" MAP(VARCHAR, VARCHAR), `+
+		`"attribute_types" MAP(VARCHAR, VARCHAR), "dropped_attributes_count" BIGINT)[]`, types["events"])
+}
+
+func TestDuckType_knows_every_type(t *testing.T) {
+	t.Parallel()
+	for want, typ := range map[string]iceberg.Type{
+		"BOOLEAN": iceberg.PrimitiveTypes.Bool, "FLOAT": iceberg.PrimitiveTypes.Float32, "DOUBLE": iceberg.PrimitiveTypes.Float64,
+		"DATE": iceberg.PrimitiveTypes.Date, "TIME": iceberg.PrimitiveTypes.Time, "TIMESTAMP": iceberg.PrimitiveTypes.Timestamp,
+		"TIMESTAMP_NS": iceberg.PrimitiveTypes.TimestampNs, "UUID": iceberg.PrimitiveTypes.UUID, "BLOB": iceberg.PrimitiveTypes.Binary,
+		"DECIMAL(9,2)": iceberg.DecimalTypeOf(9, 2),
+		`STRUCT("a""b" DOUBLE[])`: &iceberg.StructType{FieldList: []iceberg.NestedField{
+			{Name: `a"b`, Type: &iceberg.ListType{Element: iceberg.PrimitiveTypes.Float64}},
+		}},
+	} {
+		require.Equal(t, want, duckType(typ))
+	}
+}
+
+// Metrics exist from the start, with the names and units that dashboards know.
+func TestMetrics_names_and_values(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reader := sdkmetric.NewManualReader()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	f := &faultyCatalog{}
+	l, err := open(t.Context(), Options{
+		Catalog: "sqlite://" + filepath.Join(dir, "c.db"), Warehouse: filepath.Join(dir, "wh"), Meter: provider.Meter("lake"),
+	}, hooks{wrap: faults(f).wrap, wait: noWait})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	require.Equal(t, map[string]float64{
+		"siglake_lake_commits_total{done} {commit}": 0, "siglake_lake_commits_total{failed} {commit}": 0,
+		"siglake_lake_commits_total{retried} {commit}": 0, "siglake_lake_commits_total{unknown} {commit}": 0,
+		"siglake_lake_rows_total {row}": 0, "siglake_lake_files_total {file}": 0, "siglake_lake_bytes_total By": 0,
+		"siglake_lake_duplicate_rows_total {row}": 0, "siglake_lake_lookups_total {segment}": 0,
+		"siglake_lake_doubled_segments_total {segment}": 0,
+	}, metricsOf(t, reader))
+	tbl := events(t, l)
+	f.answers = []answer{lost}
+	seg := newSegment(t, 1, 4)
+	for range 2 {
+		_, err = tbl.Commit(t.Context(), []Segment{seg})
+		require.NoError(t, err)
+	}
+	got := metricsOf(t, reader)
+	require.Equal(t, 1.0, got["siglake_lake_commits_total{done} {commit}"])
+	require.Equal(t, 1.0, got["siglake_lake_commits_total{retried} {commit}"])
+	require.Equal(t, 4.0, got["siglake_lake_rows_total {row}"])
+	require.Equal(t, 4.0, got["siglake_lake_duplicate_rows_total {row}"])
+	require.Equal(t, 1.0, got["siglake_lake_commit_duration s"])
+}
+
+func metricsOf(tb testing.TB, r sdkmetric.Reader) map[string]float64 {
+	tb.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(tb, r.Collect(context.Background(), &rm))
+	out := map[string]float64{}
+	for _, scope := range rm.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					name := m.Name
+					if o, ok := p.Attributes.Value("outcome"); ok {
+						name += "{" + o.AsString() + "}"
+					}
+					out[name+" "+m.Unit] = float64(p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					out[m.Name+" "+m.Unit] = float64(p.Count)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// LAKE-1: rows that are in the table twice are never silent.
+func TestLookup_reports_doubled_rows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reader := sdkmetric.NewManualReader()
+	l, err := Open(t.Context(), Options{
+		Catalog: "sqlite://" + filepath.Join(dir, "c.db"), Warehouse: filepath.Join(dir, "wh"),
+		Meter: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("lake"),
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	tbl := events(t, l)
+	appendForeign(t, l, "s")
+	appendForeign(t, l, "s")
+	got, err := tbl.Lookup(t.Context(), []string{"s"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"s": 1}, got)
+	require.Equal(t, 1.0, metricsOf(t, reader)["siglake_lake_doubled_segments_total {segment}"])
+}
