@@ -24,6 +24,7 @@ type scratch struct {
 	out  atomic.Int64
 
 	owned    []memoryOwner
+	slab     slab
 	layout   *layout
 	root     *record
 	adjusted Adjusted
@@ -82,10 +83,17 @@ func (s *scratch) batch(rows int) arrow.RecordBatch {
 	// The scratch itself counts as one buffer until all are handed out.
 	s.out.Store(1)
 	defer s.Free(nil)
+	s.slab = slab{
+		buffers:  make([]*memory.Buffer, 0, s.slab.nBuffers),
+		children: make([]arrow.ArrayData, 0, s.slab.nChildren),
+	}
+	defer func() {
+		s.slab = slab{nBuffers: len(s.slab.buffers), nChildren: len(s.slab.children)}
+	}()
 	fields := s.layout.wal.Fields()
 	cols := make([]arrow.Array, len(fields))
 	for i, f := range fields {
-		d := s.root.fields[i].data(f.Type)
+		d := s.root.fields[i].data(s, f.Type)
 		cols[i] = array.MakeFromData(d)
 		d.Release()
 	}
@@ -94,6 +102,36 @@ func (s *scratch) batch(rows int) arrow.RecordBatch {
 		c.Release()
 	}
 	return rec
+}
+
+// slab holds the slices of buffers and children of one batch's columns: one
+// allocation each in place of one for every column.
+type slab struct {
+	buffers             []*memory.Buffer
+	children            []arrow.ArrayData
+	nBuffers, nChildren int // what the last batch took; the same for every one of a signal
+}
+
+func (s *scratch) children(n int) []arrow.ArrayData {
+	at := len(s.slab.children)
+	s.slab.children = append(s.slab.children, make([]arrow.ArrayData, n)...)
+	return s.slab.children[at : at+n : at+n]
+}
+
+// newData takes over the references to children and buffers.
+func (s *scratch) newData(dt arrow.DataType, n, nulls int, children []arrow.ArrayData, buffers ...*memory.Buffer) arrow.ArrayData {
+	at := len(s.slab.buffers)
+	s.slab.buffers = append(s.slab.buffers, buffers...)
+	d := array.NewData(dt, n, s.slab.buffers[at:len(s.slab.buffers):len(s.slab.buffers)], children, nulls, 0)
+	for _, b := range buffers {
+		if b != nil {
+			b.Release()
+		}
+	}
+	for _, c := range children {
+		c.Release()
+	}
+	return d
 }
 
 // Allocate, Reallocate and Free make the scratch the allocator of its buffers.

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
@@ -24,7 +23,7 @@ type writer interface {
 	// check reports a column that Arrow could not hold, and whether all text is valid UTF-8.
 	check() (valid bool, err error)
 	// data hands the buffers out; nothing may be written until they came back.
-	data(dt arrow.DataType) arrow.ArrayData
+	data(s *scratch, dt arrow.DataType) arrow.ArrayData
 }
 
 func newWriter(s *scratch, dt arrow.DataType) writer {
@@ -184,8 +183,8 @@ func (c *fixed[T]) addMaybe(x T, there bool) {
 func (c *fixed[T]) reset()               { c.v = c.v[:0]; c.nulls.reset() }
 func (c *fixed[T]) check() (bool, error) { return true, nil }
 
-func (c *fixed[T]) data(dt arrow.DataType) arrow.ArrayData {
-	return newData(dt, len(c.v), c.nulls.nulls, nil, c.nulls.buffer(), c.buffer())
+func (c *fixed[T]) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
+	return s.newData(dt, len(c.v), c.nulls.nulls, nil, c.nulls.buffer(), c.buffer())
 }
 
 // text collects strings.
@@ -259,8 +258,8 @@ func (t *text) check() (bool, error) {
 	return true, nil
 }
 
-func (t *text) data(dt arrow.DataType) arrow.ArrayData {
-	return newData(dt, len(t.off.v)-1, t.nulls.nulls, nil, t.nulls.buffer(), t.off.buffer(), t.bytes.buffer())
+func (t *text) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
+	return s.newData(dt, len(t.off.v)-1, t.nulls.nulls, nil, t.nulls.buffer(), t.off.buffer(), t.bytes.buffer())
 }
 
 // isASCII reports whether no byte has its high bit set.
@@ -307,8 +306,8 @@ func (c *idents) add(id []byte) {
 func (c *idents) reset()               { c.bytes.v = c.bytes.v[:0] }
 func (c *idents) check() (bool, error) { return true, nil }
 
-func (c *idents) data(dt arrow.DataType) arrow.ArrayData {
-	return newData(dt, len(c.bytes.v)/c.width, 0, nil, nil, c.bytes.buffer())
+func (c *idents) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
+	return s.newData(dt, len(c.bytes.v)/c.width, 0, nil, nil, c.bytes.buffer())
 }
 
 // list collects lists; the elements go to elem, then end closes the list.
@@ -327,9 +326,10 @@ func (l *list) reset() {
 
 func (l *list) check() (bool, error) { return l.elem.check() }
 
-func (l *list) data(dt arrow.DataType) arrow.ArrayData {
-	elem := l.elem.data(dt.(*arrow.ListType).Elem())
-	return newData(dt, len(l.off.v)-1, 0, []arrow.ArrayData{elem}, nil, l.off.buffer())
+func (l *list) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
+	elem := s.children(1)
+	elem[0] = l.elem.data(s, dt.(*arrow.ListType).Elem())
+	return s.newData(dt, len(l.off.v)-1, 0, elem, nil, l.off.buffer())
 }
 
 // record is a struct: its fields are written one by one, then end closes it.
@@ -360,13 +360,13 @@ func (r *record) check() (bool, error) {
 	return valid, nil
 }
 
-func (r *record) data(dt arrow.DataType) arrow.ArrayData {
+func (r *record) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
 	st := dt.(*arrow.StructType)
-	fields := make([]arrow.ArrayData, len(r.fields))
+	fields := s.children(len(r.fields))
 	for i, f := range r.fields {
-		fields[i] = f.data(st.Field(i).Type)
+		fields[i] = f.data(s, st.Field(i).Type)
 	}
-	return newData(dt, r.n, 0, fields, nil)
+	return s.newData(dt, r.n, 0, fields, nil)
 }
 
 // runs collects a struct that rows share: the values, then end closes the run.
@@ -391,22 +391,9 @@ func (r *runs) rows() int {
 func (r *runs) reset()               { r.ends.reset(); r.values.reset() }
 func (r *runs) check() (bool, error) { return r.values.check() }
 
-func (r *runs) data(dt arrow.DataType) arrow.ArrayData {
+func (r *runs) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
 	ree := dt.(*arrow.RunEndEncodedType)
-	children := []arrow.ArrayData{r.ends.data(ree.RunEnds()), r.values.data(ree.Encoded())}
-	return newData(dt, r.rows(), 0, children, nil)
-}
-
-// newData takes over the references to children and buffers.
-func newData(dt arrow.DataType, n, nulls int, children []arrow.ArrayData, buffers ...*memory.Buffer) arrow.ArrayData {
-	d := array.NewData(dt, n, buffers, children, nulls, 0)
-	for _, b := range buffers {
-		if b != nil {
-			b.Release()
-		}
-	}
-	for _, c := range children {
-		c.Release()
-	}
-	return d
+	children := s.children(2)
+	children[0], children[1] = r.ends.data(s, ree.RunEnds()), r.values.data(s, ree.Encoded())
+	return s.newData(dt, r.rows(), 0, children, nil)
 }
