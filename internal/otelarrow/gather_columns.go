@@ -305,11 +305,11 @@ func (g *gatherer) segmentRows(dt arrow.DataType, p *place) (arrow.ArrayData, er
 	return g.data(dt, len(p.idx), nil, nil, buf), nil
 }
 
-// names builds a column of short texts, each given by name for its row.
+// names builds a column of short texts; name gives that of a row and is asked twice.
 func (g *gatherer) names(dt arrow.DataType, p *place, name func(r int, i int32) (string, bool, error)) (arrow.ArrayData, error) {
 	offBuf, off := g.offsets(len(p.idx))
 	nulls := g.nulls(len(p.idx))
-	var all []byte
+	total := 0
 	for r, i := range p.idx {
 		s, ok, err := name(r, i)
 		if err != nil {
@@ -318,12 +318,18 @@ func (g *gatherer) names(dt arrow.DataType, p *place, name func(r int, i int32) 
 		if !ok {
 			nulls.set(r)
 		}
-		if all = append(all, s...); len(all) > math.MaxInt32 {
+		if total += len(s); total > math.MaxInt32 {
 			return nil, ErrTooBig
 		}
-		off[r+1] = int32(len(all))
+		off[r+1] = int32(total)
 	}
-	buf := g.buffer(len(all))
-	copy(buf.Bytes(), all)
+	buf := g.buffer(total)
+	out := buf.Bytes()
+	for r, i := range p.idx {
+		if off[r] != off[r+1] {
+			s, _, _ := name(r, i)
+			copy(out[off[r]:], s)
+		}
+	}
 	return g.data(dt, len(p.idx), nulls, nil, offBuf, buf), nil
 }

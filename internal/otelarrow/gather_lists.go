@@ -263,17 +263,16 @@ func (g *gatherer) typeMaps(c column, dt arrow.DataType, p *place) (arrow.ArrayD
 		v := &views[p.src[r]]
 		for e := int(v.off[i]); e < int(v.off[i+1]); e++ {
 			if k := v.kind.v[e]; k != valueString {
-				if err := keys.add(&v.key, e, e+1); err != nil {
-					return nil, err
-				}
-				vals.addString(valueNames[k])
+				addText(keys, v.key.bytes[v.key.off[e]:v.key.off[e+1]])
+				addText(vals, valueNames[k])
 			}
 		}
 	}
 	return g.mapData(dt, len(p.idx), nulls, offBuf, keys, vals), nil
 }
 
-func (p *pieces) addString(s string) {
+// addText adds one string; there is room for all.
+func addText[S string | []byte](p *pieces, s S) {
 	at := p.off[p.n]
 	p.off[p.n+1] = at + int32(copy(p.bytes[at:], s))
 	p.n++

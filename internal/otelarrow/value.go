@@ -246,7 +246,7 @@ func (s *scratch) attributes(a attrs, m pcommon.Map) {
 	if m.Len() > manyKeys {
 		seen = make(map[string]struct{}, m.Len())
 	}
-	var marks uint64 // a small filter: most records need no comparison at all
+	var marks [4]uint64 // a small filter: most records need no comparison at all
 	for k, v := range m.All() {
 		if s.careful {
 			k = s.clean(k)
@@ -258,12 +258,13 @@ func (s *scratch) attributes(a attrs, m pcommon.Map) {
 			}
 			seen[k] = struct{}{}
 		} else {
-			mark := keyMark(k)
-			if marks&mark != 0 && a.has(first, k) {
+			h := keyHash(k)
+			word, bit := &marks[h>>6], uint64(1)<<(h&63)
+			if *word&bit != 0 && a.has(first, k) {
 				s.adjusted.DuplicateKeys++
 				continue
 			}
-			marks |= mark
+			*word |= bit
 		}
 		a.key.put(k)
 		a.kind.add(s.value(a.val, v))
@@ -282,11 +283,11 @@ func (a attrs) has(first int, k string) bool {
 	return false
 }
 
-// keyMark maps a key to one of 64 bits.
-func keyMark(k string) uint64 {
-	n := uint(len(k))
-	if n > 0 {
-		n += 7*uint(k[n-1]) + 13*uint(k[n/2])
+// keyHash tells most keys of one record apart.
+func keyHash(k string) uint8 {
+	n := len(k)
+	if n == 0 {
+		return 0
 	}
-	return 1 << (n % 64)
+	return uint8(n) + 7*k[n-1] + 31*k[n/2] + 101*k[n/4]
 }

@@ -140,10 +140,8 @@ func (b *bitmap) null(i int) {
 	b.nulls++
 }
 
+// valid marks value i; needed only once there are nulls.
 func (b *bitmap) valid(i int) {
-	if b.nulls == 0 {
-		return
-	}
 	if i%8 == 0 {
 		b.bits.add(0)
 	}
@@ -171,11 +169,12 @@ func newFixed[T fixedWidth](s *scratch) *fixed[T] {
 
 // addMaybe adds x, or null when it is not there.
 func (c *fixed[T]) addMaybe(x T, there bool) {
-	if there {
-		c.nulls.valid(len(c.v))
-	} else {
+	switch {
+	case !there:
 		c.nulls.null(len(c.v))
 		x = 0
+	case c.nulls.nulls > 0:
+		c.nulls.valid(len(c.v))
 	}
 	c.add(x)
 }
@@ -210,7 +209,9 @@ func (t *text) put(v string) {
 	}
 	t.bytes.v = t.bytes.v[:n+len(v)]
 	copy(t.bytes.v[n:], v)
-	t.nulls.valid(len(t.off.v) - 1)
+	if t.nulls.nulls > 0 {
+		t.nulls.valid(len(t.off.v) - 1)
+	}
 	t.off.add(int32(len(t.bytes.v)))
 }
 
