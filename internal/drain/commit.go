@@ -1,0 +1,147 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// commit brings the rows of one group into the table and marks what is there whole. What is not goes back to
+// sealed/. Durable when it returns nil. Idempotent: a group that is already in the table is only marked.
+// Holds LAKE-1.
+func (l *lane) commit(ctx context.Context, group []item) error {
+	t, err := l.table(ctx, group[0].signal)
+	if err != nil {
+		return errors.Join(err, l.fail(itemFiles(group)))
+	}
+	group, err = l.turnAway(t.UUID(), group)
+	if err != nil {
+		return errors.Join(err, l.fail(itemFiles(group)))
+	}
+	if len(group) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	out, err := t.Commit(ctx, lakeSegments(group))
+	l.d.m.observeCommit(time.Since(begin))
+	l.d.m.rows.add64(out.RowsWritten)
+	l.d.m.duplicates.add64(out.Duplicates)
+	if err != nil {
+		l.tables = make(map[otelarrow.Signal]table) // load them anew: the table may be another one now
+		err = fmt.Errorf("commit %d segments: %w", len(group), err)
+	}
+	whole, rest := split(group, out.Committed)
+	if len(whole) > 0 {
+		err = errors.Join(err, l.settle(t, whole))
+	}
+	l.count(err, rest)
+	if len(rest) == 0 {
+		return err
+	}
+	if err == nil && len(whole) == 0 && out.RowsWritten == 0 {
+		err = fmt.Errorf("commit %d segments: the table took none of their rows and has not all of them", len(group))
+	}
+	if err == nil { // some got in, so the others get the next turn, without a wait
+		for _, it := range rest {
+			it.file.urgent = true
+		}
+		return l.release(itemFiles(rest))
+	}
+	return errors.Join(err, l.fail(itemFiles(rest)))
+}
+
+func (l *lane) count(err error, rest []item) {
+	switch {
+	case err != nil:
+		l.d.m.commitsFailed.add(1)
+	case len(rest) > 0:
+		l.d.m.commitsPartial.add(1)
+	default:
+		l.d.m.commitsDone.add(1)
+	}
+}
+
+// settle records a commit: head first, then the marks. From the head on an older catalog is noticed; only
+// after that may the segments leave. Modification time before the move, so that the retention of a segment
+// counts from here whatever crashes. Idempotent; durable when it returns (the times are not: after a power
+// loss a mark may look as old as its seal).
+func (l *lane) settle(t table, whole []item) error {
+	if err := l.writeHead(t); err != nil {
+		l.d.m.markFailures.add(len(whole))
+		return errors.Join(err, l.fail(itemFiles(whole)))
+	}
+	names := make([]string, 0, len(whole))
+	for _, it := range whole {
+		if err := l.touch(segment.Processing, it.file.name); err != nil {
+			l.d.m.markFailures.add(len(whole))
+			return errors.Join(err, l.fail(itemFiles(whole)))
+		}
+		names = append(names, it.file.name)
+	}
+	moved, err := l.dir.Move(segment.Processing, segment.Committed, names)
+	l.d.m.committed.add(len(moved))
+	for _, name := range moved {
+		l.marks[name] = &mark{proven: true, first: l.d.since()}
+	}
+	if err != nil {
+		l.d.m.markFailures.add(len(names) - len(moved))
+		l.stranded = true
+		return fmt.Errorf("mark %d segments: %w", len(names), err)
+	}
+	for _, it := range whole {
+		l.gone(it.file.name)
+	}
+	l.limit = min(maxBatch, l.limit*2)
+	return nil
+}
+
+// touch sets the modification time to now: the mark from which retention counts.
+func (l *lane) touch(st segment.State, name string) error {
+	f, err := l.d.opt.FS.OpenRW(l.dir.Path(st, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // taken by an operator; the move will not find it either
+	}
+	if err != nil {
+		return fmt.Errorf("open %s to mark it: %w", name, err)
+	}
+	err = f.Touch(l.d.opt.Now())
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("mark %s: %w", name, err)
+	}
+	return nil
+}
+
+// split parts a group into the segments whose rows are all in the table and the others.
+func split(group []item, committed map[string]int64) (whole, rest []item) {
+	for _, it := range group {
+		if rows, ok := committed[it.file.id.String()]; ok && rows >= it.seg.Rows {
+			whole = append(whole, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	return whole, rest
+}
+
+func lakeSegments(group []item) []lake.Segment {
+	segs := make([]lake.Segment, len(group))
+	for i, it := range group {
+		segs[i] = lake.Segment{
+			ID:       it.file.id.String(),
+			Batches:  it.seg.Batches,
+			Rows:     it.seg.Rows,
+			Doubtful: it.file.doubtful,
+			ModTime:  it.file.sealed,
+		}
+	}
+	return segs
+}

@@ -1,0 +1,204 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// lockName is the file below the root whose exclusive lock makes a drain the only one.
+const lockName = "drain.lock"
+
+// drain is one life of the loop: from the lock to its release.
+type drain struct {
+	opt     Options
+	tables  catalog
+	root    *segment.Root
+	m       *metrics
+	log     *zap.Logger
+	status  *status
+	born    time.Time // names older than this life are looked up in the table before their rows are written
+	started time.Time // monotonic; see since
+	once    bool      // one pass: no gate, no waiting
+
+	bytes *semaphore.Weighted // segment bytes in flight
+	heavy *semaphore.Weighted // batches in flight
+	scans *semaphore.Weighted // lanes being listed
+
+	mu      sync.Mutex
+	lakeErr error // why the lake is not open
+
+	passes sync.WaitGroup   // and the opening of the lake
+	lanes  map[string]*lane // by key; the loop's own
+	told   map[string]bool  // strangers named once; the loop's own
+}
+
+// Run drains one root until ctx ends, and then returns nil; an error means that opt cannot work at all.
+//
+//	waits   for the root (the exporter makes it), then for drain.lock as a standby: both are told to Status
+//	start   under the lock, per lane: names resolved, processing/ → orphans/, orphans disposed of
+//	loop    per lane: claim, read, commit, mark, retire (see the package comment)
+//	ctx     ends the claiming. The commit in hand goes on for at most Grace; what is not committed then goes
+//	        back to sealed/.
+//
+// Trouble with the catalog, a table or a directory never ends Run: the lane waits and Status hears it.
+// Idempotent across crashes: whatever the last life left, this one finishes. Holds LAKE-1, LOUD-1, RET-1.
+func Run(ctx context.Context, opt Options) error {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return err
+	}
+	if opt.Lake != nil {
+		return run(ctx, opt, lakeCatalog{opt.Lake})
+	}
+	o := &opener{open: opt.OpenLake}
+	return errors.Join(run(ctx, opt, o), o.close())
+}
+
+func run(ctx context.Context, opt Options, tables catalog) error {
+	d, err := newDrain(opt, tables)
+	if err != nil {
+		return err
+	}
+	if o, ok := tables.(*opener); ok {
+		opening, stop := context.WithCancel(ctx)
+		d.passes.Go(func() { o.run(opening, d.backoff, d.opened) })
+		defer d.passes.Wait()
+		defer stop()
+	}
+	if err := d.awaitRoot(ctx); err != nil || d.root == nil {
+		return err
+	}
+	lock, ok := d.awaitLock(ctx)
+	if !ok {
+		return nil
+	}
+	d.status.set("", nil)
+	d.log.Info("drain started", zap.String("dir", opt.WAL))
+	d.loop(ctx)
+	d.log.Info("drain stopped", zap.String("dir", opt.WAL))
+	if err := lock.Close(); err != nil {
+		return fmt.Errorf("unlock %s: %w", filepath.Join(opt.WAL, lockName), err)
+	}
+	return nil
+}
+
+func newDrain(opt Options, tables catalog) (*drain, error) {
+	m, err := newMetrics(opt.Meter)
+	if err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	return &drain{
+		opt:     opt,
+		tables:  tables,
+		m:       m,
+		log:     opt.Logger,
+		status:  &status{tell: opt.Status},
+		born:    wall(opt.Now()),
+		started: time.Now(),
+		bytes:   semaphore.NewWeighted(opt.MaxBytesInFlight),
+		heavy:   semaphore.NewWeighted(lanesAtOnce),
+		scans:   semaphore.NewWeighted(scansAtOnce),
+		lanes:   make(map[string]*lane),
+		told:    make(map[string]bool),
+	}, nil
+}
+
+// awaitRoot waits until the directory is a root; d.root stays nil when ctx ended first. A root of another
+// format does not become ours by waiting: that is the error.
+func (d *drain) awaitRoot(ctx context.Context) error {
+	for {
+		root, err := segment.Open(d.opt.FS, d.opt.WAL)
+		if err == nil {
+			d.root = root
+			return nil
+		}
+		if errors.Is(err, segment.ErrFormat) {
+			return err
+		}
+		d.status.set("root", fmt.Errorf("wait for the write-ahead log: %w", err))
+		if !sleep(ctx, min(standbyPoll, d.opt.Poll)) {
+			return nil
+		}
+	}
+}
+
+// awaitLock waits as a standby until no other drain holds the root. False: ctx ended first.
+func (d *drain) awaitLock(ctx context.Context) (io.Closer, bool) {
+	for {
+		lock, err := d.opt.FS.Lock(filepath.Join(d.opt.WAL, lockName), d.opt.Holder)
+		if err == nil {
+			d.born = wall(d.opt.Now()) // what appeared while another drain worked is not ours to vouch for
+			return lock, true
+		}
+		what := "lock"
+		if _, ok := errors.AsType[*vfs.LockedError](err); ok {
+			what = "standby"
+		}
+		d.status.set(what, fmt.Errorf("stand by: %w", err))
+		if !sleep(ctx, min(standbyPoll, d.opt.Poll)) {
+			return nil, false
+		}
+	}
+}
+
+// opened hears how the opening of the lake goes.
+func (d *drain) opened(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lakeErr = err
+}
+
+func (d *drain) lakeTrouble() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lakeErr
+}
+
+// since is the monotonic time of this life. It does not move when the wall clock is set.
+func (d *drain) since() time.Duration { return time.Since(d.started) }
+
+// wall strips the monotonic reading, so that differences show what was done to the clock.
+func wall(t time.Time) time.Time { return t.Round(0) }
+
+// sleep waits for t. False: ctx ended first.
+func sleep(ctx context.Context, t time.Duration) bool {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// status passes trouble on, each text once.
+type status struct {
+	tell func(error)
+	last string
+}
+
+// set tells err unless it says what was told last. what is the kind of trouble when its text varies (the
+// holder of a lock, say) and only the kind is worth telling; "" for the text itself.
+func (s *status) set(what string, err error) {
+	text := what
+	if err != nil && what == "" {
+		text = err.Error()
+	}
+	if text == s.last {
+		return
+	}
+	s.last = text
+	s.tell(err)
+}

@@ -1,0 +1,261 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// lane drains one (tenant, index). Everything but busy and the view belongs to the pass that runs; there is
+// one at a time.
+type lane struct {
+	d   *drain
+	dir segment.Lane
+	log *zap.Logger
+
+	busy atomic.Bool
+
+	started  bool             // processing/ of the last life has been seen to
+	listed   bool             // sealed/ has been listed in this life
+	stranded bool             // a move went wrong: processing/ may hold segments of no batch
+	files    map[string]*file // what is known of the names in sealed/ and in the batch
+	doubts   map[string]bool  // names in sealed/ that are looked up before their rows are written
+	urgent   map[string]bool  // names in sealed/ that do not wait for the gate
+	tables   map[otelarrow.Signal]table
+	head     segment.Head // as last read or written
+	previous uuid.UUID    // the table the lane was bound to before this pass bound it anew
+	limit    int          // most segments of the next batch; halved by failures, doubled by commits
+	failures int          // commits or passes in a row that went wrong
+
+	orphansAfter time.Duration // since() at which held orphans are tried again
+	orphanTries  int
+
+	marks map[string]*mark // what is known of the names in committed/
+	clock clock
+	told  map[string]bool // names logged once
+
+	mu   sync.Mutex
+	seen laneView
+	wait time.Duration // since() until which no pass starts
+}
+
+// laneView is what a pass publishes.
+type laneView struct {
+	pending     int       // names in sealed/ that are not held
+	oldest      time.Time // seal time of the oldest of them
+	orphansHeld int
+	newerHeld   int
+	retireHeld  int
+	err         error // what keeps the lane from its work; nil when nothing does
+}
+
+// file is a segment in sealed/ or in the batch.
+type file struct {
+	name   string
+	id     segment.ID
+	size   int64     // bytes
+	sealed time.Time // modification time
+	zstd   bool      // size is of the compressed body
+	table  uuid.UUID // of the header; zero: no opinion
+
+	first    time.Duration // since() when it was first seen
+	after    time.Duration // since() before which it is left alone
+	reads    int           // times it was found damaged
+	failures int           // commits it was in that failed
+	doubtful bool          // its rows may be in the table: look before writing them
+	urgent   bool          // commit it without waiting for the gate
+	newer    bool          // only a newer version reads it
+}
+
+func newLane(d *drain, dir segment.Lane) *lane {
+	return &lane{
+		d:      d,
+		dir:    dir,
+		log:    d.log.With(zap.String("lane", dir.Key())),
+		files:  make(map[string]*file),
+		doubts: make(map[string]bool),
+		urgent: make(map[string]bool),
+		tables: make(map[otelarrow.Signal]table),
+		limit:  maxBatch,
+		marks:  make(map[string]*mark),
+		told:   make(map[string]bool),
+	}
+}
+
+// pass does what there is to do in the lane. It publishes what it saw and when the next pass may start, and
+// logs what went wrong, once.
+func (l *lane) pass(ctx, work context.Context) {
+	err := l.work(ctx, work)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // told to stop
+	}
+	var wait time.Duration
+	if err != nil {
+		l.failures++
+		wait = l.d.backoff(l.failures)
+		l.log.Warn("drain pass went wrong; it is tried again", zap.Error(err), zap.Duration("wait", wait))
+	} else {
+		l.failures = 0
+	}
+	if err == nil && l.anyFailed() {
+		err = l.view().err // what failed waits for its next turn
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen.err = err
+	l.wait = l.d.since() + wait
+}
+
+// anyFailed tells whether something in sealed/ has been in a commit that failed.
+func (l *lane) anyFailed() bool {
+	for _, f := range l.files {
+		if f.failures > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lane) work(ctx, work context.Context) error {
+	if err := l.start(); err != nil {
+		return err
+	}
+	if err := l.rescue(); err != nil {
+		return err
+	}
+	orphans := l.disposeOrphans(ctx, work) // what cannot be disposed of is held; the drain goes on
+	drained := l.drainSealed(ctx, work)
+	l.previous = uuid.Nil // nothing is in hand that was read before the lane was bound anew
+	retired := l.retire(ctx, work)
+	return errors.Join(orphans, drained, retired)
+}
+
+// start makes the directories and moves what the last life left in processing/ to orphans/. Idempotent;
+// durable when it returns. Under the root's lock, so what is in processing/ is nobody's.
+func (l *lane) start() error {
+	if l.started {
+		return nil
+	}
+	if err := l.dir.Prepare(); err != nil {
+		return fmt.Errorf("prepare lane: %w", err)
+	}
+	resolved, err := l.dir.Resolve(segment.ByDrain)
+	l.tellResolved(resolved)
+	if err != nil {
+		return fmt.Errorf("resolve names: %w", err)
+	}
+	left, err := l.names(segment.Processing)
+	if err != nil {
+		return err
+	}
+	moved, err := l.dir.Move(segment.Processing, segment.Orphans, left)
+	l.d.m.orphans.add(len(moved))
+	if len(moved) > 0 {
+		l.log.Info("segments of an interrupted commit set apart", zap.Int("segments", len(moved)))
+	}
+	if err != nil {
+		return fmt.Errorf("move processing to orphans: %w", err)
+	}
+	l.started = true
+	return nil
+}
+
+// tellResolved reports what a crash left under two names.
+func (l *lane) tellResolved(r segment.Resolved) {
+	for _, f := range r.Dropped {
+		l.log.Info("second name of a segment removed", zap.String("segment", f.Name), zap.String("state", string(f.State)),
+			zap.String("kept", string(f.Kept)), zap.String("reason", f.Reason))
+	}
+	for _, f := range r.Poisoned {
+		l.log.Error("copies of one segment contradict each other; set aside in poison", zap.String("segment", f.Name),
+			zap.String("state", string(f.State)), zap.String("reason", f.Reason))
+	}
+	l.d.m.poisoned.add(len(r.Poisoned))
+}
+
+// rescue puts back what a failed move left in processing/. No batch is in flight between passes.
+func (l *lane) rescue() error {
+	if !l.stranded {
+		return nil
+	}
+	left, err := l.names(segment.Processing)
+	if err != nil {
+		return err
+	}
+	if _, err := l.dir.Move(segment.Processing, segment.Sealed, left); err != nil {
+		return fmt.Errorf("put back what a failed move left: %w", err)
+	}
+	for _, name := range left {
+		l.doubt(name)
+	}
+	l.stranded = false
+	return nil
+}
+
+// names lists a state, without what is no segment; strangers are named once.
+func (l *lane) names(st segment.State) ([]string, error) {
+	entries, strangers, err := l.dir.List(st)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", st, err)
+	}
+	for _, s := range strangers {
+		l.tellOnce(l.dir.Path(st, s), func() {
+			l.log.Warn("not a segment, left alone", zap.String("dir", l.dir.Dir(st)), zap.String("name", s))
+		})
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if !e.Partial { // an open segment's name has no business here; recovery renames it
+			names = append(names, e.Name)
+		}
+	}
+	return names, nil
+}
+
+func (l *lane) tellOnce(key string, tell func()) {
+	if !l.told[key] {
+		l.told[key] = true
+		tell()
+	}
+}
+
+// doubt makes a name one that is looked up in the table before its rows are written.
+func (l *lane) doubt(name string) {
+	l.doubts[name] = true
+	if f := l.files[name]; f != nil {
+		f.doubtful = true
+	}
+}
+
+func (l *lane) view() laneView {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
+// publish changes the view.
+func (l *lane) publish(change func(*laneView)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.seen)
+}
+
+func (l *lane) waitUntil() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wait
+}
+
+// backoff is the wait after n failures in a row: Poll, twice, four times that … at most maxBackoff.
+func (d *drain) backoff(n int) time.Duration {
+	return min(d.opt.Poll<<min(max(n, 1)-1, 5), maxBackoff)
+}

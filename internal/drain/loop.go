@@ -1,0 +1,135 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// loop looks at every lane each Poll and starts a pass where none runs, until ctx ends; then it waits for the
+// passes. Commits in hand get Grace, after that their context ends too.
+func (d *drain) loop(ctx context.Context) {
+	work, done := graceful(ctx, d.opt.Grace)
+	defer done()
+	tick := time.NewTicker(d.opt.Poll)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		err := d.scan(ctx, work)
+		d.publish(err)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	d.passes.Wait()
+}
+
+// graceful returns a context that outlives ctx by grace. The function ends it for good.
+func graceful(ctx context.Context, grace time.Duration) (context.Context, func()) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if sleep(work, grace) {
+			cancel()
+		}
+	})
+	return work, func() {
+		stop()
+		cancel()
+	}
+}
+
+// scan starts a pass in every lane that has none running and is not waiting after a failure.
+func (d *drain) scan(ctx, work context.Context) error {
+	found, strangers, err := d.root.Lanes()
+	d.tellStrangers(strangers)
+	if err != nil {
+		return fmt.Errorf("list lanes of %s: %w", d.opt.WAL, err)
+	}
+	here := make(map[string]bool, len(found))
+	for _, dir := range found {
+		key := dir.Dir("") // not Key: a legacy directory has the key of the one beside it
+		here[key] = true
+		l := d.lanes[key]
+		if l == nil {
+			l = newLane(d, dir)
+			d.lanes[key] = l
+		}
+		if d.since() < l.waitUntil() || !l.busy.CompareAndSwap(false, true) {
+			continue
+		}
+		d.passes.Go(func() {
+			defer l.busy.Store(false)
+			l.pass(ctx, work)
+		})
+	}
+	for key, l := range d.lanes {
+		if !here[key] && !l.busy.Load() {
+			delete(d.lanes, key) // the directory is gone, and with it what its gauges counted
+		}
+	}
+	return nil
+}
+
+// tellStrangers names once what lies in the root and is no lane.
+func (d *drain) tellStrangers(names []string) {
+	for _, name := range names {
+		if !d.told[name] {
+			d.told[name] = true
+			d.log.Warn("not a lane, left alone", zap.String("dir", d.opt.WAL), zap.String("name", name))
+		}
+	}
+}
+
+// publish sets the gauges to what the last passes saw and tells what is wrong now.
+func (d *drain) publish(scan error) {
+	var sum laneView
+	var failing []string
+	errs := make(map[string]error)
+	for _, l := range d.lanes {
+		v := l.view()
+		sum.pending += v.pending
+		sum.orphansHeld += v.orphansHeld
+		sum.newerHeld += v.newerHeld
+		sum.retireHeld += v.retireHeld
+		if v.pending > 0 && (sum.oldest.IsZero() || v.oldest.Before(sum.oldest)) {
+			sum.oldest = v.oldest
+		}
+		if v.err != nil {
+			failing = append(failing, l.dir.Key())
+			errs[l.dir.Key()] = v.err
+		}
+	}
+	ctx := context.Background()
+	d.m.pending.Record(ctx, int64(sum.pending))
+	d.m.orphansHeld.Record(ctx, int64(sum.orphansHeld))
+	d.m.newerHeld.Record(ctx, int64(sum.newerHeld))
+	d.m.retireHeld.Record(ctx, int64(sum.retireHeld))
+	d.m.lanesFailing.Record(ctx, int64(len(failing)))
+	age := 0.0
+	if !sum.oldest.IsZero() {
+		age = max(0, wall(d.opt.Now()).Sub(sum.oldest).Seconds())
+	}
+	d.m.pendingAge.Record(ctx, age)
+	if lake := d.lakeTrouble(); lake != nil {
+		d.status.set("", errors.Join(scan, lake)) // the lanes' trouble is the same
+		return
+	}
+	d.status.set("", errors.Join(scan, summarize(failing, errs)))
+}
+
+// summarize makes one error of the lanes' errors: the first by name, and how many more there are.
+func summarize(failing []string, errs map[string]error) error {
+	if len(failing) == 0 {
+		return nil
+	}
+	slices.Sort(failing)
+	first := fmt.Errorf("lane %s: %w", failing[0], errs[failing[0]])
+	if n := len(failing) - 1; n > 0 {
+		return fmt.Errorf("%w (and %d more lanes)", first, n)
+	}
+	return first
+}

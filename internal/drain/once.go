@@ -1,0 +1,104 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// Report is what one pass over a root did.
+type Report struct {
+	Lanes      int   // lanes looked at
+	Segments   int64 // segments whose rows are all in their table and which were marked
+	Rows       int64 // rows written
+	Duplicates int64 // rows not written because the table had them
+	Poisoned   int64 // damaged segments set aside
+	Stale      int64 // segments of another incarnation of their table, set aside
+	Requeued   int64 // orphans the table lacked rows of
+	Retired    int64 // committed segments unlinked
+
+	Remaining   int // segments still in sealed/
+	OrphansHeld int // orphans whose table could not be asked
+	NewerFormat int // segments, of those remaining, that only a newer version reads
+
+	Failures map[string]error // what went wrong, by lane; nil when nothing did
+}
+
+// Once drains everything that is sealed, without a gate, and returns. A lane that fails does not stop the
+// others and is in Report.Failures; the error is for what stops all: *vfs.LockedError when another drain
+// holds the root, segment.ErrNotRoot when the directory is none.
+//
+// ctx ends the claiming and then the commit in hand after Grace, as in Run. Idempotent.
+func Once(ctx context.Context, opt Options) (Report, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	if opt.Lake != nil {
+		return once(ctx, opt, lakeCatalog{opt.Lake})
+	}
+	o := &opener{open: opt.OpenLake}
+	report, err := once(ctx, opt, o)
+	return report, errors.Join(err, o.close())
+}
+
+func once(ctx context.Context, opt Options, tables catalog) (Report, error) {
+	d, err := newDrain(opt, tables)
+	if err != nil {
+		return Report{}, err
+	}
+	d.once = true
+	if d.root, err = segment.Open(opt.FS, opt.WAL); err != nil {
+		return Report{}, fmt.Errorf("open write-ahead log: %w", err)
+	}
+	lock, err := opt.FS.Lock(filepath.Join(opt.WAL, lockName), opt.Holder)
+	if err != nil {
+		return Report{}, fmt.Errorf("lock the root: %w", err)
+	}
+	err = d.sweep(ctx)
+	report := d.report()
+	if closeErr := lock.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("unlock the root: %w", closeErr)
+	}
+	return report, err
+}
+
+// sweep makes one pass in every lane and waits for it.
+func (d *drain) sweep(ctx context.Context) error {
+	work, done := graceful(ctx, d.opt.Grace)
+	defer done()
+	err := d.scan(ctx, work)
+	d.passes.Wait()
+	d.publish(err)
+	return err
+}
+
+func (d *drain) report() Report {
+	m := d.m
+	r := Report{
+		Lanes:      len(d.lanes),
+		Segments:   m.committed.sum.Load(),
+		Rows:       m.rows.sum.Load(),
+		Duplicates: m.duplicates.sum.Load(),
+		Poisoned:   m.poisoned.sum.Load(),
+		Stale:      m.stale.sum.Load(),
+		Requeued:   m.orphansBack.sum.Load(),
+		Retired:    m.retired.sum.Load(),
+	}
+	for _, l := range d.lanes {
+		v := l.view()
+		r.Remaining += v.pending
+		r.OrphansHeld += v.orphansHeld
+		r.NewerFormat += v.newerHeld
+		if v.err != nil {
+			if r.Failures == nil {
+				r.Failures = make(map[string]error)
+			}
+			r.Failures[l.dir.Key()] = v.err
+		}
+	}
+	return r
+}

@@ -1,0 +1,114 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const (
+	// memoryFactor is the documented multiple of MaxBytesInFlight that a drain may hold. See the test
+	// TestMemory for how it was measured.
+	memoryFactor = 6
+
+	// lanesAtOnce bounds how many batches are read and committed at a time. More lanes than cores help
+	// because a commit waits for the disk most of its time; four keep a stuck catalog from taking all.
+	lanesAtOnce = 4
+
+	// scansAtOnce bounds how many lanes are listed at a time: each is a thread inside the kernel.
+	scansAtOnce = 8
+
+	// readsAtOnce bounds how many segments of one batch are decoded at a time.
+	readsAtOnce = 4
+
+	// maxBatch is the most segments one commit takes: its ids go into one table property.
+	maxBatch = 1024
+
+	// maxReads is how often a segment is read before it is set aside in poison.
+	maxReads = 3
+
+	// maxBackoff bounds the wait after failures, so that the end of an outage is noticed soon.
+	maxBackoff = 30 * time.Second
+
+	// standbyPoll is how often a standby tries the lock and a waiting drain the root.
+	standbyPoll = 500 * time.Millisecond
+
+	// clockJump is how far wall clock and monotonic clock may part between two looks at committed before
+	// the ages there are no longer believed.
+	clockJump = time.Hour
+)
+
+// Options says what to drain and how. The zero value of a field means its default, in parentheses.
+type Options struct {
+	FS  vfs.FS // file system of the root
+	WAL string // root directory of the write-ahead log
+
+	// Lake is where the tables are. Or OpenLake opens it, as often as it takes, and Run closes what it opened:
+	// then a catalog that is away at the start is no more than one that goes away later.
+	Lake     *lake.Lake
+	OpenLake func(context.Context) (*lake.Lake, error)
+
+	GateBytes        int64         // a lane is committed when its sealed segments reach this many bytes (32 MiB)
+	GateAge          time.Duration // … or its oldest one this age (10 s)
+	Poll             time.Duration // how often lanes are looked at (1 s)
+	MaxBytesInFlight int64         // bytes of segments being drained at a time (128 MiB)
+	Retain           time.Duration // how long a committed segment stays, from its mark on (60 s)
+	RetainPartial    time.Duration // the same for one that a recovery sealed (24 h)
+	Grace            time.Duration // how long a commit in hand may go on after ctx ended (20 s)
+
+	Logger *zap.Logger
+	Meter  metric.Meter
+	Now    func() time.Time
+	Holder string // text in the lock file for whoever is refused
+
+	// Status hears what keeps the drain from its work, in words for an operator, and nil when it works
+	// again. Called on change only, never from two goroutines at once.
+	Status func(error)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.FS == nil {
+		return o, errors.New("drain: Options.FS is not set")
+	}
+	if o.WAL == "" {
+		return o, errors.New("drain: Options.WAL is not set")
+	}
+	setDefault(&o.GateBytes, 32<<20)
+	setDefault(&o.GateAge, 10*time.Second)
+	setDefault(&o.Poll, time.Second)
+	setDefault(&o.MaxBytesInFlight, 128<<20)
+	setDefault(&o.Retain, time.Minute)
+	setDefault(&o.RetainPartial, 24*time.Hour)
+	setDefault(&o.Grace, 20*time.Second)
+	setDefault(&o.Holder, "siglake drain")
+	if o.Lake == nil && o.OpenLake == nil {
+		return o, errors.New("drain: neither Options.Lake nor Options.OpenLake is set")
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Meter == nil {
+		o.Meter = noop.Meter{}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Status == nil {
+		o.Status = func(error) {}
+	}
+	return o, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
