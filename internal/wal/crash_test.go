@@ -160,30 +160,24 @@ func TestCrash_sweep(t *testing.T) {
 			t.Parallel()
 			fired := true
 			for n := 0; fired; n++ {
-				fired = crashAt(t, policy, n, nil)
+				for seed := range uint64(3) {
+					fired = crashAt(t, policy, n, seed)
+				}
 			}
 		})
 	}
 }
 
 // crashAt runs the workload, cuts the power before its n-th change, recovers and verifies. It returns false when
-// the workload ended before that. faults, if any, come first.
-func crashAt(t *testing.T, policy simfs.Policy, n int, faults simfs.Hook) bool {
+// the workload ended before that.
+func crashAt(t *testing.T, policy simfs.Policy, n int, seed uint64) bool {
 	t.Helper()
 	disk := simfs.New(nil)
 	cut, fired := simfs.CutAt(n)
-	disk.SetHook(func(op simfs.Op) error {
-		if faults != nil {
-			if err := faults(op); err != nil {
-				return err
-			}
-		}
-		return cut(op)
-	})
+	disk.SetHook(cut)
 	h := &history{tb: t}
 	_ = h.run(disk)
-	seed := uint64(n)
-	rng := rand.New(rand.NewPCG(seed, uint64(policy)))
+	rng := rand.New(rand.NewPCG(uint64(n), seed))
 	second := disk.Crash(policy, rng)
 	again, _ := simfs.CutAt(rng.IntN(40))
 	second.SetHook(again)
@@ -191,7 +185,7 @@ func crashAt(t *testing.T, policy simfs.Policy, n int, faults simfs.Hook) bool {
 	second.PowerOff()
 	third := second.Crash(policy, rng)
 	require.NoError(t, recoverOnce(third), "n=%d", n)
-	log := fmt.Sprintf("n=%d %s", n, policy)
+	log := fmt.Sprintf("n=%d seed=%d %s", n, seed, policy)
 	shown := h.verify(verdict{t, log}, third, policy)
 	// SEE-1: what a recovery has shown survives the next power loss.
 	fourth := third.Crash(simfs.KeepNone, rng)

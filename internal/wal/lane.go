@@ -165,8 +165,8 @@ func (ln *lane) step() {
 	ln.drop(n)
 	if s := ln.cur; s != nil && (s.damaged || s.at.rows >= int64(ln.log.opt.MaxEvents) ||
 		s.at.off >= ln.log.opt.SegmentMaxBytes) {
+		ln.hot = s.synced.off > 0 && !s.damaged // before the sealer has it
 		ln.roll()
-		ln.hot = s.synced.off > 0 && !s.damaged
 	}
 }
 

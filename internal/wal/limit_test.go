@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,4 +250,41 @@ func TestSpare(t *testing.T) {
 			require.EqualValues(t, i+1, s.id.Seq)
 		}
 	})
+}
+
+// The number of a segment that was removed before it had a row is used before that of the spare behind it: what
+// a writer numbers later was written later. ORD-1.
+func TestSpare_behind_a_removed_segment(t *testing.T) {
+	t.Parallel()
+	disk := simfs.New(nil)
+	opt := options(disk, "/wal")
+	opt.MaxEvents = 2
+	l := open(t, opt)
+	ctx := context.Background()
+	ids := int64(0)
+	fill := func() error {
+		ids += 2
+		_, err := l.Append(ctx, request(t, WaitFor, ids-1, ids))
+		return err
+	}
+	require.NoError(t, fill())
+	require.NoError(t, fill()) // hot: the third has a spare behind it
+	bad, _ := simfs.FailAt(0, simfs.Truncate.Is, syscall.EIO)
+	disk.SetHook(func(op simfs.Op) error {
+		if op.Kind == simfs.Writev && op.Bytes > 2000 { // a batch, no header and no end of stream
+			return syscall.EIO
+		}
+		return bad(op)
+	})
+	require.ErrorIs(t, fill(), syscall.EIO)
+	disk.SetHook(nil)
+	require.NoError(t, fill())
+	require.NoError(t, fill())
+	closeLog(t, l)
+	segs := scan(t, disk, "/wal")
+	require.Len(t, segs, 4)
+	for i, want := range [][]int64{{1, 2}, {3, 4}, {7, 8}, {9, 10}} {
+		require.EqualValues(t, i+1, segs[i].id.Seq)
+		require.Equal(t, want, segs[i].ids)
+	}
 }

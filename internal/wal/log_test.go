@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -289,4 +291,49 @@ func TestManyWriters(t *testing.T) {
 		}
 	}
 	require.True(t, strings.HasPrefix(bySegment[receipts[0][0].Segment].lane, "a/"))
+}
+
+// Closed and opened again under load, as on a configuration reload: each request is either acknowledged, and
+// then in a sealed segment exactly once, or refused as closed and nowhere (C9, C10). ACK-1.
+func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	opt := options(vfs.OS(), dir)
+	opt.MaxEvents = 50
+	var acked []int64
+	next := int64(0)
+	for range 10 {
+		l := open(t, opt)
+		const writers = 16
+		got := make([][]int64, writers)
+		started := make(chan struct{}, writers)
+		var wg sync.WaitGroup
+		for i := range writers {
+			from := next + int64(i)*1_000_000
+			wg.Go(func() {
+				for id := from + 1; ; id++ {
+					_, err := l.Append(context.Background(), request(t, Mode(id%2), id))
+					if err != nil {
+						require.ErrorIs(t, err, ErrClosed)
+						return
+					}
+					got[i] = append(got[i], id)
+					signal(started)
+				}
+			})
+		}
+		next += writers * 1_000_000
+		<-started
+		closeLog(t, l)
+		wg.Wait()
+		acked = append(acked, slices.Concat(got...)...)
+	}
+	var found []int64
+	for _, s := range scan(t, vfs.OS(), dir) {
+		require.Equal(t, segment.Sealed, s.state)
+		found = append(found, s.ids...)
+	}
+	slices.Sort(acked)
+	slices.Sort(found)
+	require.Equal(t, acked, found)
 }

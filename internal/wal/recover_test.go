@@ -3,10 +3,14 @@ package wal
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -18,6 +22,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // partial is the bytes of an open segment with three batches, and where each part of it ends.
@@ -253,4 +258,64 @@ func TestRecover_leaves_what_it_does_not_know(t *testing.T) {
 	require.Equal(t, []string{ids[1].FileName()}, names(t, vfs.OS(), dir, segment.Sealed))
 	require.Len(t, logs.FilterMessageSnippet("ignored").All(), 2)
 	require.Len(t, logs.FilterMessageSnippet("not recovered").All(), 1)
+}
+
+// A segment that the disk does not let recover stops no start and no other segment; it is recovered while the
+// log runs, as soon as the disk lets it.
+func TestRecover_later(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := simfs.New(nil)
+		l := open(t, options(disk, "/wal"))
+		_, err := l.Append(context.Background(), request(t, WaitFor, 1))
+		require.NoError(t, err)
+		_, err = l.Append(context.Background(), func() Request { r := request(t, WaitFor, 2); r.Tenant = "u"; return r }())
+		require.NoError(t, err)
+		disk.PowerOff()
+		done, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.Error(t, l.Close(done))
+		after := disk.Crash(simfs.KeepNone, rand.New(rand.NewPCG(1, 1)))
+		hook, _ := simfs.FailAt(0, simfs.OpenRW.Is, syscall.EIO)
+		after.SetHook(hook)
+		reader := metric.NewManualReader()
+		opt := options(after, "/wal")
+		opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
+		l = open(t, opt)
+		require.Equal(t, []int64{2}, idsIn(scan(t, after, "/wal"), segment.Sealed))
+		require.EqualValues(t, 1, sums(t, reader)["siglake_wal_partials_unrecovered_total"])
+		time.Sleep(watchEvery + time.Second) // in the bubble
+		synctest.Wait()
+		require.Equal(t, []int64{1, 2}, idsIn(scan(t, after, "/wal"), segment.Sealed))
+		require.EqualValues(t, 2, sums(t, reader)["siglake_wal_partials_recovered_total"])
+		closeLog(t, l)
+	})
+}
+
+// Every counter is there from the start, so that an alert sees the first event.
+func TestMetrics_start_at_zero(t *testing.T) {
+	t.Parallel()
+	reader := metric.NewManualReader()
+	opt := options(simfs.New(nil), "/wal")
+	opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
+	l := open(t, opt)
+	got := sums(t, reader)
+	for _, name := range []string{
+		"appends_total", "append_bytes_total", "append_rows_total", "refused_total", "seals_total",
+		"partials_recovered_total", "partial_tail_dropped_total", "partial_tail_dropped_bytes_total",
+		"partials_empty_total", "partials_poisoned_total", "partials_unrecovered_total", "unsynced_rows_lost_total",
+		"in_flight_bytes",
+	} {
+		n, there := got["siglake_wal_"+name]
+		require.True(t, there, name)
+		require.Zero(t, n, name)
+	}
+	_, err := l.Append(context.Background(), request(t, WaitFor, 1, 2))
+	require.NoError(t, err)
+	closeLog(t, l)
+	got = sums(t, reader)
+	require.EqualValues(t, 1, got["siglake_wal_appends_total"])
+	require.EqualValues(t, 2, got["siglake_wal_append_rows_total"])
+	require.EqualValues(t, 1, got["siglake_wal_seals_total"])
+	require.EqualValues(t, len(request(t, WaitFor, 1, 2).Body), got["siglake_wal_append_bytes_total"])
 }

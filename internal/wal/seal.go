@@ -2,7 +2,6 @@ package wal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -32,6 +31,7 @@ type sealWait struct {
 func (ln *lane) sealLoop() {
 	pause, failures := sealRetryMin, 0
 	for {
+		last := ln.log.isClosing() // seen before the round: each of the last tries is a whole one
 		err := ln.sealRound()
 		if err == nil {
 			pause, failures = sealRetryMin, 0
@@ -40,8 +40,10 @@ func (ln *lane) sealLoop() {
 			}
 			continue
 		}
-		failures++
-		if ln.log.isClosing() && failures >= closeTries || ln.log.givenUp() {
+		if last {
+			failures++
+		}
+		if failures >= closeTries || ln.log.givenUp() {
 			ln.leaveUnsealed(err)
 			return
 		}
@@ -63,11 +65,13 @@ func (ln *lane) sealRound() error {
 	ln.mu.Lock()
 	todo := slices.Clone(ln.unsealed)
 	ln.mu.Unlock()
-	var errs []error
+	var err error
+	refused := 0
 	for _, s := range todo {
-		err := ln.sealTimed(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("seal %s: %w", s.id, err))
+		if serr := ln.sealTimed(s); serr != nil {
+			if refused++; refused == 1 {
+				err = fmt.Errorf("seal %s: %w", s.id, serr)
+			}
 			continue
 		}
 		ln.log.unsealed.remove(s)
@@ -77,7 +81,9 @@ func (ln *lane) sealRound() error {
 		ln.mu.Unlock()
 		signal(ln.wake)
 	}
-	err := errors.Join(errs...)
+	if refused > 1 {
+		err = fmt.Errorf("%w (and %d more)", err, refused-1)
+	}
 	ln.mu.Lock()
 	ln.sealErr = err
 	if err != nil {
