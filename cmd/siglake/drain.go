@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+func newDrain(a *app) *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "drain --once",
+		Short: "Write everything that is sealed into the tables, once",
+		Long: `Write every sealed segment into its table, whatever its age, and exit. Rows that are in the table already are not
+written again; running it twice is safe.
+
+It refuses when a drain runs on the same WAL root (the collector's lakecompactor extension): that one does the same
+by itself. Segments that are still open (active/) are not taken; the collector seals them after 5 s.`,
+		Example: "  siglake drain --once --data /var/lib/siglakecol",
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !once {
+				return usageError("drain: give --once; the collector's lakecompactor extension drains continuously")
+			}
+			return a.drainOnce(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "one pass over everything that is sealed (required)")
+	a.outputFlag(cmd, "text", "json")
+	return cmd
+}
+
+// drainReport is drain.Report with failures as text.
+type drainReport struct {
+	Lanes       int               `json:"lanes"`
+	Segments    int64             `json:"segments"`
+	Rows        int64             `json:"rows"`
+	Duplicates  int64             `json:"duplicates"`
+	Poisoned    int64             `json:"poisoned"`
+	Stale       int64             `json:"stale"`
+	Requeued    int64             `json:"requeued"`
+	Retired     int64             `json:"retired"`
+	Remaining   int               `json:"remaining"`
+	OrphansHeld int               `json:"orphans_held"`
+	NewerFormat int               `json:"newer_format"`
+	Failures    map[string]string `json:"failures,omitempty"`
+}
+
+func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
+	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
+	rep, err := drain.Once(ctx, drain.Options{
+		FS: a.fs, WAL: a.walDir(), Logger: a.logger(), Now: a.now,
+		Holder: fmt.Sprintf("siglake drain --once, pid %d on %s", os.Getpid(), host),
+		// Opened only when the root is one and its lock is ours, so that a wrong path makes no catalog.
+		OpenLake: func(ctx context.Context) (*lake.Lake, error) { return a.openLake(ctx, false) },
+	})
+	var locked *vfs.LockedError
+	if errors.As(err, &locked) {
+		return fmt.Errorf("a drain runs already and takes what is sealed by itself: held by %s (%s)", locked.Holder, locked.Name)
+	}
+	if err != nil {
+		return err
+	}
+	out := drainReport{
+		Lanes: rep.Lanes, Segments: rep.Segments, Rows: rep.Rows, Duplicates: rep.Duplicates, Poisoned: rep.Poisoned,
+		Stale: rep.Stale, Requeued: rep.Requeued, Retired: rep.Retired, Remaining: rep.Remaining,
+		OrphansHeld: rep.OrphansHeld, NewerFormat: rep.NewerFormat,
+	}
+	for lane, err := range rep.Failures {
+		if out.Failures == nil {
+			out.Failures = map[string]string{}
+		}
+		out.Failures[lane] = err.Error()
+	}
+	if a.output == "json" {
+		err = writeJSON(w, out)
+	} else {
+		err = out.write(w)
+	}
+	if err != nil {
+		return err
+	}
+	return out.verdict()
+}
+
+// verdict turns what is left into an error.
+func (r *drainReport) verdict() error {
+	switch {
+	case r.Poisoned > 0:
+		return damageError("%s unreadable and set aside: siglake wal ls --state poison", plural(int(r.Poisoned), "segment", "segments"))
+	case len(r.Failures) > 0:
+		var lanes []string
+		for lane := range r.Failures {
+			lanes = append(lanes, lane)
+		}
+		slices.Sort(lanes)
+		return fmt.Errorf("%s not drained: %s", plural(len(lanes), "lane", "lanes"), strings.Join(lanes, ", "))
+	}
+	return nil
+}
+
+func (r *drainReport) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s rows of %s committed, in %s\n", humanCount(r.Rows), plural(int(r.Segments), "segment", "segments"),
+		plural(r.Lanes, "lane", "lanes"))
+	for _, line := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Duplicates, "rows were in the tables already and were not written again"},
+		{r.Requeued, "orphans drained whose rows the tables lacked"},
+		{r.Poisoned, "segments unreadable and set aside"},
+		{r.Stale, "segments of another incarnation of their table set aside"},
+		{r.Retired, "committed segments deleted"},
+		{int64(r.OrphansHeld), "orphans held: their tables could not be asked"},
+		{int64(r.NewerFormat), "segments left to the newer version that wrote them"},
+		{int64(r.Remaining), "segments still sealed"},
+	} {
+		if line.n > 0 {
+			fmt.Fprintf(&b, "  %s %s\n", humanCount(line.n), line.text)
+		}
+	}
+	lanes := make([]string, 0, len(r.Failures))
+	for lane := range r.Failures {
+		lanes = append(lanes, lane)
+	}
+	slices.Sort(lanes)
+	for _, lane := range lanes {
+		fmt.Fprintf(&b, "  %s: %s\n", lane, r.Failures[lane])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// logger writes what the drain has to say to stderr, warnings and errors only.
+func (a *app) logger() *zap.Logger {
+	cfg := zap.NewDevelopmentEncoderConfig()
+	cfg.EncodeTime = zapcore.ISO8601TimeEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.Lock(zapcore.AddSync(a.stderr)), zap.WarnLevel))
+}

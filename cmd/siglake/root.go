@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// app is the state of one command line.
+type app struct {
+	environment
+	data, wal, catalog, warehouse string // flags
+	output                        string
+	started                       bool // a command's own code runs
+}
+
+const rootLong = `Look into a siglakecol write-ahead log and its Iceberg tables, verify them, query them.
+
+Everything is found below one data directory: DIR/wal, DIR/catalog.db and DIR/warehouse. DIR is --data, else
+$SIGLAKE_DATA, else ./data; each of the three can be given on its own. All commands work beside a running
+collector.
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or a wrong place: a path that is no WAL root, a catalog that does not exist
+  3  damage found`
+
+const rootExample = `  siglake status
+  siglake sql "SELECT timestamp, service_name, body FROM events ORDER BY timestamp DESC LIMIT 10"
+  siglake wal verify --data /var/lib/siglakecol`
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "siglake",
+		Short:         "The operator's command line of siglakecol",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       version(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError("%w; see %s --help", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&a.data, "data", a.dataDefault(), "directory that holds wal/, catalog.db and warehouse/ (environment: SIGLAKE_DATA)")
+	f.StringVar(&a.wal, "wal", "", "directory of the write-ahead log (default DATA/wal)")
+	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (default sqlite:///DATA/catalog.db)")
+	f.StringVar(&a.warehouse, "warehouse", "", "directory of the tables' files (default DATA/warehouse)")
+	for _, name := range []string{"data", "wal", "warehouse"} {
+		if err := root.MarkPersistentFlagDirname(name); err != nil {
+			panic(err) // the flag is defined above
+		}
+	}
+	root.AddCommand(newStatus(a), newWAL(a), newTables(a), newDrain(a), newSQL(a))
+	return root
+}
+
+// version is what the Go toolchain stamped into the binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value
+		}
+	}
+	return v
+}
+
+func (a *app) dataDefault() string {
+	if dir := a.getenv("SIGLAKE_DATA"); dir != "" {
+		return dir
+	}
+	return "data"
+}
+
+// outputFlag adds --output to a command; the first format is the default.
+func (a *app) outputFlag(cmd *cobra.Command, formats ...string) {
+	var value string // of this command: all of them are defined before one runs
+	cmd.Flags().StringVarP(&value, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
+	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag is defined above
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(formats, value) {
+			return usageError("--output: %q is not one of %s", value, strings.Join(formats, ", "))
+		}
+		a.output = value
+		return run(cmd, args)
+	}
+}
+
+// args returns a check for at least low and at most high arguments (-1 = any number) whose error is one of usage.
+func args(low, high int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || high >= 0 && len(args) > high {
+			return usageError("%s takes %s, got %d; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func (a *app) walDir() string {
+	if a.wal != "" {
+		return a.wal
+	}
+	return filepath.Join(a.data, "wal")
+}
+
+// openRoot opens the write-ahead log.
+func (a *app) openRoot() (*segment.Root, error) { return segment.Open(a.fs, a.walDir()) }
+
+func (a *app) warehouseDir() string {
+	if a.warehouse != "" {
+		return a.warehouse
+	}
+	return filepath.Join(a.data, "warehouse")
+}
+
+// catalogURI returns the catalog's URI, with an absolute path where it follows from --data.
+func (a *app) catalogURI() (string, error) {
+	if a.catalog != "" {
+		return a.catalog, nil
+	}
+	path, err := filepath.Abs(filepath.Join(a.data, "catalog.db"))
+	if err != nil {
+		return "", fmt.Errorf("find the catalog: %w", err)
+	}
+	return "sqlite://" + filepath.ToSlash(path), nil
+}
+
+// openLake opens the catalog. The caller closes it.
+func (a *app) openLake(ctx context.Context, readOnly bool) (*lake.Lake, error) {
+	uri, err := a.catalogURI()
+	if err != nil {
+		return nil, err
+	}
+	l, err := lake.Open(ctx, lake.Options{Catalog: uri, Warehouse: a.warehouseDir(), ReadOnly: readOnly, Now: a.now})
+	if errors.Is(err, lake.ErrNoCatalog) {
+		return nil, fmt.Errorf("%w (--data or --catalog)", err)
+	}
+	return l, err
+}

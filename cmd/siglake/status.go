@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// countBudget bounds how many segments status opens to count rows, so that it answers at once also with a long
+// backlog: each takes a few reads.
+const countBudget = 2000
+
+// lateAge is when a sealed segment has waited so long that somebody should know: the gate of a drain is 10 s by
+// default and stretches under load.
+const lateAge = 2 * time.Minute
+
+// laneStatus is one lane.
+type laneStatus struct {
+	Tenant string `json:"tenant"`
+	Index  string `json:"index"`
+	Legacy bool   `json:"legacy,omitempty"`
+
+	Active     int `json:"active"`
+	Sealed     int `json:"sealed"`
+	Processing int `json:"processing"`
+	Committed  int `json:"committed"`
+	Orphans    int `json:"orphans"`
+	Poison     int `json:"poison"`
+	Stale      int `json:"stale"`
+	Pinned     int `json:"mirror_pending"`
+
+	// Of what is not in the table yet: active, sealed, processing and orphans.
+	PendingBytes int64 `json:"pending_bytes"`
+	PendingRows  int64 `json:"pending_rows"`
+	// RowsAtLeast says that PendingRows left some segments out: unreadable ones, or more than are opened.
+	RowsAtLeast bool `json:"pending_rows_at_least,omitempty"`
+	// OldestSeconds is the age of the oldest sealed, processing or orphaned segment; absent when there is none.
+	OldestSeconds *int64 `json:"oldest_seconds,omitempty"`
+
+	Strangers []string `json:"strangers,omitempty"`
+}
+
+func (l *laneStatus) key() string { return l.Tenant + "/" + l.Index }
+
+func (l *laneStatus) count(st segment.State, n int) {
+	switch st {
+	case segment.Active:
+		l.Active = n
+	case segment.Sealed:
+		l.Sealed = n
+	case segment.Processing:
+		l.Processing = n
+	case segment.Committed:
+		l.Committed = n
+	case segment.Orphans:
+		l.Orphans = n
+	case segment.Poison:
+		l.Poison = n
+	case segment.Stale:
+		l.Stale = n
+	case segment.MirrorPending:
+		l.Pinned = n
+	}
+}
+
+// pending tells whether rows in a state are still on their way to the table.
+func pending(st segment.State) bool {
+	return st == segment.Active || st == segment.Sealed || st == segment.Processing || st == segment.Orphans
+}
+
+// walStatus is the write-ahead log.
+type walStatus struct {
+	Dir       string       `json:"dir"`
+	UUID      string       `json:"uuid"`
+	Writer    string       `json:"last_writer,omitempty"` // who wrote LOCK; it may have gone
+	Drain     string       `json:"last_drain,omitempty"`  // who wrote drain.lock; it may have gone
+	Lanes     []laneStatus `json:"lanes"`
+	Strangers []string     `json:"strangers,omitempty"`
+}
+
+// tableStatus is one Iceberg table.
+type tableStatus struct {
+	Namespace  string     `json:"namespace"`
+	Name       string     `json:"name"`
+	UUID       string     `json:"uuid"`
+	Rows       int64      `json:"rows"`
+	Files      int64      `json:"files"`
+	Bytes      int64      `json:"bytes"`
+	Snapshots  int        `json:"snapshots"`
+	LastCommit *time.Time `json:"last_commit,omitempty"`
+	Location   string     `json:"location"`
+}
+
+// advice is something that wants a person, and the next command.
+type advice struct {
+	What    string `json:"what"`
+	Command string `json:"command,omitempty"`
+}
+
+type statusReport struct {
+	WAL    walStatus     `json:"wal"`
+	Tables []tableStatus `json:"tables"`
+	// TablesError says why tables are missing from the list.
+	TablesError string   `json:"tables_error,omitempty"`
+	Next        []advice `json:"next"`
+}
+
+func newStatus(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "One screen: where the rows are, and what to do about what is wrong",
+		Long: `Show how many segments each lane has in each state, what is still on its way to the tables, the tables, and the
+next command for everything that wants a person.
+
+PENDING is what no table has yet: active, sealed, processing and orphans. OLDEST is the age of the oldest
+sealed segment of it. Exits 0 also when something is wrong; read the section "Next", or .next in JSON.`,
+		Example: "  siglake status\n  siglake status --data /var/lib/siglakecol -o json | jq .next",
+		Args:    args(0, 0, "no arguments"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	a.outputFlag(cmd, "text", "json")
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, w io.Writer) error {
+	root, err := a.openRoot()
+	if err != nil {
+		return err
+	}
+	rep := statusReport{Tables: []tableStatus{}, Next: []advice{}}
+	if rep.WAL, err = a.walStatus(ctx, root); err != nil {
+		return err
+	}
+	tables, err := a.tableStatus(ctx)
+	if tables != nil {
+		rep.Tables = tables
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		rep.TablesError = err.Error()
+	}
+	rep.Next = append(rep.Next, advise(&rep)...)
+	if a.output == "json" {
+		return writeJSON(w, rep)
+	}
+	return rep.write(w, a.now())
+}
+
+// walStatus looks into every directory of the root once.
+func (a *app) walStatus(ctx context.Context, root *segment.Root) (walStatus, error) {
+	lanes, strangers, err := root.Lanes()
+	if err != nil {
+		return walStatus{}, err
+	}
+	out := walStatus{
+		Dir: root.Dir(), UUID: root.UUID().String(), Strangers: strangers, Lanes: []laneStatus{},
+		Writer: a.holder(root, "LOCK"), Drain: a.holder(root, "drain.lock"),
+	}
+	budget := countBudget
+	for _, lane := range lanes {
+		st, err := a.laneStatus(ctx, lane, &budget)
+		if err != nil {
+			return walStatus{}, err
+		}
+		out.Lanes = append(out.Lanes, st)
+	}
+	return out, nil
+}
+
+// holder returns the text of a lock file. Whether its writer still lives is not known without taking the lock.
+func (a *app) holder(root *segment.Root, name string) string {
+	b, err := vfs.ReadFile(a.fs, filepath.Join(root.Dir(), name))
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}
+
+func (a *app) laneStatus(ctx context.Context, lane segment.Lane, budget *int) (laneStatus, error) {
+	out := laneStatus{Tenant: lane.Tenant(), Index: lane.Index(), Legacy: lane.Legacy()}
+	var oldest time.Time
+	for _, st := range append(states(), segment.MirrorPending) {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		entries, strangers, err := lane.List(st)
+		if err != nil {
+			return out, err
+		}
+		out.count(st, len(entries))
+		for _, s := range strangers {
+			out.Strangers = append(out.Strangers, string(st)+"/"+s)
+		}
+		if !pending(st) {
+			continue
+		}
+		for _, e := range entries {
+			info, err := a.fs.Stat(lane.Path(st, e.Name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // moved on; its next state counts it or has counted it
+			}
+			if err != nil {
+				return out, err
+			}
+			out.PendingBytes += info.Size
+			if st != segment.Active && (oldest.IsZero() || info.ModTime.Before(oldest)) {
+				oldest = info.ModTime
+			}
+			a.countRows(place{lane, st, e}, info.Size, budget, &out)
+		}
+	}
+	if !oldest.IsZero() {
+		age := max(0, int64(a.now().Sub(oldest)/time.Second))
+		out.OldestSeconds = &age
+	}
+	return out, nil
+}
+
+// countRows adds the rows of one segment as far as they are cheap to know.
+func (a *app) countRows(p place, size int64, budget *int, out *laneStatus) {
+	if *budget--; *budget < 0 {
+		out.RowsAtLeast = true
+		return
+	}
+	f, err := a.fs.Open(p.path())
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	sum, err := frame.Count(f, size, p.options())
+	if err != nil && !errors.Is(err, frame.ErrEmpty) {
+		out.RowsAtLeast = true
+	}
+	out.PendingRows += sum.Rows
+}
+
+// tableStatus lists the tables. What could be listed is returned also with an error.
+func (a *app) tableStatus(ctx context.Context) (out []tableStatus, err error) {
+	l, err := a.openLake(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	infos, err := l.Tables(ctx)
+	for _, t := range infos {
+		out = append(out, newTableStatus(t))
+	}
+	return out, err
+}
+
+func newTableStatus(t lake.TableInfo) tableStatus {
+	s := tableStatus{
+		Namespace: t.Namespace, Name: t.Name, UUID: t.UUID.String(), Rows: t.Rows, Files: t.Files, Bytes: t.Bytes,
+		Snapshots: t.Snapshots, Location: t.Location,
+	}
+	if !t.LastCommit.IsZero() {
+		at := t.LastCommit.UTC()
+		s.LastCommit = &at
+	}
+	return s
+}
+
+// advise finds what wants a person.
+func advise(rep *statusReport) []advice {
+	var out []advice
+	add := func(command, format string, args ...any) {
+		out = append(out, advice{What: fmt.Sprintf(format, args...), Command: command})
+	}
+	for i := range rep.WAL.Lanes {
+		l := &rep.WAL.Lanes[i]
+		if l.Poison > 0 {
+			add("siglake wal ls --state poison --lane "+l.key(),
+				"%s of %s set aside as unreadable; its rows are in no table", plural(l.Poison, "segment", "segments"), l.key())
+		}
+		if l.Stale > 0 {
+			add("siglake wal ls --state stale --lane "+l.key(),
+				"%s of %s written for another incarnation of the table; they are kept and not drained", plural(l.Stale, "segment", "segments"), l.key())
+		}
+		if l.Orphans > 0 {
+			add("siglake drain --once",
+				"%s of %s held until the table can say whether it has them", plural(l.Orphans, "segment", "segments"), l.key())
+		}
+		if l.OldestSeconds != nil && time.Duration(*l.OldestSeconds)*time.Second > lateAge && l.Sealed+l.Processing > 0 {
+			add("siglake drain --once",
+				"%s of %s not drained for %s; no drain runs, or it fails (see the collector's log)",
+				plural(l.Sealed+l.Processing, "segment", "segments"), l.key(), humanAge(time.Duration(*l.OldestSeconds)*time.Second))
+		}
+		if len(l.Strangers) > 0 {
+			add("", "%s: ignored, not a segment: %s", l.key(), some(l.Strangers))
+		}
+	}
+	if len(rep.WAL.Strangers) > 0 {
+		add("", "ignored, not part of a WAL root: %s", some(rep.WAL.Strangers))
+	}
+	return out
+}
+
+// some names the first few of a list.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func newTables(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tables",
+		Short: "List the Iceberg tables: rows, files, snapshots, last commit",
+		Long: `List the tables of the catalog as of their current snapshots. A table that cannot be read is named in the error;
+the others are listed all the same.`,
+		Example: "  siglake tables\n  siglake tables -o json | jq -r '.[] | \"\\(.namespace).\\(.name) \\(.rows)\"'",
+		Args:    args(0, 0, "no arguments"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.tables(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	a.outputFlag(cmd, "text", "json")
+	return cmd
+}
+
+func (a *app) tables(ctx context.Context, w io.Writer) error {
+	tables, listErr := a.tableStatus(ctx)
+	if tables == nil && listErr != nil {
+		return listErr
+	}
+	var err error
+	switch {
+	case a.output == "json":
+		err = writeJSONArray(w, tables)
+	case len(tables) == 0:
+		_, err = fmt.Fprintln(w, "No tables yet: nothing has been drained.")
+	default:
+		err = tableGrid(tables, a.now()).write(w)
+	}
+	if err != nil {
+		return err
+	}
+	return listErr
+}
