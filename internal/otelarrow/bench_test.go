@@ -129,15 +129,23 @@ func benchSources(tb testing.TB, batches, records int) (srcs []otelarrow.Source,
 			rows = append(rows, otelarrow.RowRef{Source: int32(i), Row: int32(r)})
 		}
 	}
-	rng := rand.New(rand.NewPCG(2, 3))
-	rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	return srcs, rows
 }
 
+// BenchmarkGather takes rows as they are after sorting by time: requests of many
+// senders overlap a little ("near"), or replayed data is mixed throughout ("far").
 func BenchmarkGather(b *testing.B) {
-	for _, shape := range []struct{ batches, records int }{{16, 500}, {800, 10}} {
+	for _, shape := range []struct {
+		name                    string
+		batches, records, apart int
+	}{{"16x500/near", 16, 500, 64}, {"16x500/far", 16, 500, 8000}, {"800x10/near", 800, 10, 64}, {"800x10/far", 800, 10, 8000}} {
 		srcs, rows := benchSources(b, shape.batches, shape.records)
-		b.Run(fmt.Sprintf("%dx%d", shape.batches, shape.records), func(b *testing.B) {
+		rng := rand.New(rand.NewPCG(2, 3))
+		for lo := 0; lo < len(rows); lo += shape.apart {
+			part := rows[lo:min(lo+shape.apart, len(rows))]
+			rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+		}
+		b.Run(shape.name, func(b *testing.B) {
 			b.ReportAllocs()
 			before := cpu(b)
 			for b.Loop() {

@@ -69,6 +69,7 @@ type place struct {
 	structs []structView
 	src     []int32
 	idx     []int32
+	attrs   map[string]*attrsViews // by WAL field: a map and its types read the same
 }
 
 func (g *gatherer) release() {
@@ -95,12 +96,8 @@ func (g *gatherer) locate(rows []RowRef) error {
 			return fmt.Errorf("gather row %d: %w: no row %d in the %d of source %d", r, ErrDamaged, ref.Row, n, ref.Source)
 		}
 	}
-	if err := g.checkUsed(); err != nil {
+	if err := g.view(top); err != nil {
 		return err
-	}
-	top.structs = make([]structView, len(g.used))
-	for i, src := range g.used {
-		top.structs[i] = recordView(src.Record)
 	}
 	g.places = map[string]*place{"": top}
 	for _, grp := range g.layout.groups {
@@ -113,21 +110,19 @@ func (g *gatherer) locate(rows []RowRef) error {
 	return nil
 }
 
-// checkUsed refuses columns this version does not know: to leave them out would
-// lose what a newer version stored.
-func (g *gatherer) checkUsed() error {
+// view opens the used sources.
+func (g *gatherer) view(top *place) error {
+	top.structs = make([]structView, len(g.used))
 	var last *arrow.Schema // batches of one segment share theirs
-	for _, src := range g.used {
-		schema := src.Record.Schema()
-		if schema == last {
-			continue
-		}
-		last = schema
-		for _, f := range schema.Fields() {
-			if !g.layout.wal.HasField(f.Name) {
-				return fmt.Errorf("gather from %s: %w: unknown column %s", src.SegmentID, ErrDamaged, f.Name)
+	var names *arrow.StructType
+	for i, src := range g.used {
+		if schema := src.Record.Schema(); schema != last {
+			if err := g.layout.checkKnown(schema); err != nil {
+				return fmt.Errorf("gather from %s: %w", src.SegmentID, err)
 			}
+			last, names = schema, arrow.StructOf(schema.Fields()...)
 		}
+		top.structs[i] = recordView(src.Record, names)
 	}
 	return nil
 }

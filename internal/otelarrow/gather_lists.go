@@ -76,7 +76,6 @@ func (g *gatherer) spans(p *place, spans []spanView, each func(r int, src int32,
 
 // structs copies lists of structs, field by field.
 func (g *gatherer) structs(c column, dt arrow.DataType, p *place) (arrow.ArrayData, error) {
-	want := c.walField().Type.(*arrow.ListType).Elem()
 	in := &place{structs: make([]structView, len(p.structs))}
 	spans := make([]spanView, len(p.structs))
 	for i, s := range p.structs {
@@ -88,7 +87,7 @@ func (g *gatherer) structs(c column, dt arrow.DataType, p *place) (arrow.ArrayDa
 			continue
 		}
 		spans[i] = span
-		if in.structs[i], err = newStructView(elem, want); err != nil {
+		if in.structs[i], err = newStructView(elem); err != nil {
 			return nil, err
 		}
 	}
@@ -113,27 +112,40 @@ func (g *gatherer) structs(c column, dt arrow.DataType, p *place) (arrow.ArrayDa
 	return g.data(dt, len(p.idx), nulls, []arrow.ArrayData{elem}, offBuf), nil
 }
 
-func attrsViews(p *place, name string) ([]attrsView, []spanView, error) {
-	views := make([]attrsView, len(p.structs))
-	spans := make([]spanView, len(p.structs))
+// attrsViews are the attributes of all sources, under one name.
+type attrsViews struct {
+	views []attrsView
+	spans []spanView
+}
+
+func (p *place) attributes(name string) (*attrsViews, error) {
+	if have, ok := p.attrs[name]; ok {
+		return have, nil
+	}
+	a := &attrsViews{views: make([]attrsView, len(p.structs)), spans: make([]spanView, len(p.structs))}
 	for i, s := range p.structs {
 		var err error
-		if views[i], err = attrsViewOf(s, name); err != nil {
-			return nil, nil, err
+		if a.views[i], err = attrsViewOf(s, name); err != nil {
+			return nil, err
 		}
-		spans[i] = views[i].spanView
+		a.spans[i] = a.views[i].spanView
 	}
-	return views, spans, nil
+	if p.attrs == nil {
+		p.attrs = map[string]*attrsViews{}
+	}
+	p.attrs[name] = a
+	return a, nil
 }
 
 // maps copies attributes: of each row all keys in one piece, then all values.
 func (g *gatherer) maps(c column, dt arrow.DataType, p *place) (arrow.ArrayData, error) {
-	views, spans, err := attrsViews(p, c.wal())
+	in, err := p.attributes(c.wal())
 	if err != nil {
 		return nil, err
 	}
+	views := in.views
 	var keyBytes, valBytes int
-	offBuf, nulls, err := g.spans(p, spans, func(_ int, src int32, lo, hi int) error {
+	offBuf, nulls, err := g.spans(p, in.spans, func(_ int, src int32, lo, hi int) error {
 		k, err := views[src].key.bytesOf(lo, hi)
 		if err != nil {
 			return err
@@ -220,10 +232,11 @@ func (p *pieces) add(v *textView, lo, hi int) error {
 
 // typeMaps writes the types of the values that are no strings; NULL when all are.
 func (g *gatherer) typeMaps(c column, dt arrow.DataType, p *place) (arrow.ArrayData, error) {
-	views, _, err := attrsViews(p, c.wal())
+	in, err := p.attributes(c.wal())
 	if err != nil {
 		return nil, err
 	}
+	views := in.views
 	offBuf, off := g.offsets(len(p.idx))
 	nulls := g.nulls(len(p.idx))
 	var n, keyBytes, valBytes int

@@ -1,6 +1,7 @@
 package otelarrow
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -154,14 +155,41 @@ func fieldID(id int) arrow.Metadata {
 	return arrow.NewMetadata([]string{fieldIDKey}, []string{strconv.Itoa(id)})
 }
 
-// groupTypes are the WAL structs of the groups, by name; a name means the same in
-// every signal that has it.
-var groupTypes = func() map[string]arrow.DataType {
-	types := map[string]arrow.DataType{}
-	for _, l := range layouts {
-		for _, g := range l.groups {
-			types[g.name] = arrow.StructOf(walFields(l.columns, g.name)...)
+// checkKnown refuses fields that the layout does not have, nested ones too: to
+// leave them out would lose what a newer version stored. Types are checked by
+// those who read them.
+func (l *layout) checkKnown(schema *arrow.Schema) error {
+	for _, f := range schema.Fields() {
+		known, ok := l.wal.FieldsByName(f.Name)
+		if !ok {
+			return fmt.Errorf("%w: unknown column %s", ErrDamaged, f.Name)
+		}
+		if err := checkKnown(f.Type, known[0].Type); err != nil {
+			return fmt.Errorf("column %s: %w", f.Name, err)
 		}
 	}
-	return types
-}()
+	return nil
+}
+
+func checkKnown(dt, known arrow.DataType) error {
+	if dt.ID() != known.ID() {
+		return nil
+	}
+	switch known := known.(type) {
+	case *arrow.StructType:
+		for _, f := range dt.(*arrow.StructType).Fields() {
+			kf, ok := known.FieldByName(f.Name)
+			if !ok {
+				return fmt.Errorf("%w: unknown field %s", ErrDamaged, f.Name)
+			}
+			if err := checkKnown(f.Type, kf.Type); err != nil {
+				return fmt.Errorf("field %s: %w", f.Name, err)
+			}
+		}
+	case *arrow.ListType:
+		return checkKnown(dt.(*arrow.ListType).Elem(), known.Elem())
+	case *arrow.RunEndEncodedType:
+		return checkKnown(dt.(*arrow.RunEndEncodedType).Encoded(), known.Encoded())
+	}
+	return nil
+}

@@ -9,7 +9,8 @@ import (
 // Timestamps returns timestamp_ns of every row of a WAL batch. The slice is the
 // batch's own memory: it is valid until the batch is released, and read only.
 func Timestamps(rec arrow.RecordBatch) ([]int64, error) {
-	v, err := fixedViewOf[int64](recordView(rec), "timestamp_ns", arrow.INT64)
+	names := arrow.StructOf(rec.Schema().Fields()...)
+	v, err := fixedViewOf[int64](recordView(rec, names), "timestamp_ns", arrow.INT64)
 	if err != nil {
 		return nil, fmt.Errorf("read column timestamp_ns: %w", err)
 	}
@@ -36,7 +37,7 @@ func RowBytes(rec arrow.RecordBatch) ([]int64, error) {
 		out[i] = rowFixed
 	}
 	l := layouts[s]
-	top := recordView(rec)
+	top := recordView(rec, arrow.StructOf(rec.Schema().Fields()...))
 	sizes, err := sizersOf(l.columns, "", top)
 	if err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func sizerOf(c column, v structView) (sizer, error) {
 		if !ok || err != nil {
 			return nil, err
 		}
-		in, err := newStructView(elem, c.walField().Type.(*arrow.ListType).Elem())
+		in, err := newStructView(elem)
 		if err != nil {
 			return nil, err
 		}

@@ -90,10 +90,9 @@ func (s *scratch) batch(rows int) arrow.RecordBatch {
 	defer func() {
 		s.slab = slab{nBuffers: len(s.slab.buffers), nChildren: len(s.slab.children)}
 	}()
-	fields := s.layout.wal.Fields()
-	cols := make([]arrow.Array, len(fields))
-	for i, f := range fields {
-		d := s.root.fields[i].data(s, f.Type)
+	cols := make([]arrow.Array, s.layout.wal.NumFields())
+	for i := range cols {
+		d := s.root.fields[i].data(s, s.layout.wal.Field(i).Type)
 		cols[i] = array.MakeFromData(d)
 		d.Release()
 	}

@@ -14,57 +14,43 @@ import (
 // structView is a struct of a source: a record, a group, or the elements of a
 // list. Element i of a field is at base+i of the field's own data.
 type structView struct {
-	fields func(name string) (arrow.ArrayData, bool)
-	base   int
-	known  bool // false: the source does not have it, all fields are missing
+	names *arrow.StructType // nil: the source does not have it, all fields are missing
+	data  []arrow.ArrayData
+	base  int
 }
 
-func recordView(rec arrow.RecordBatch) structView {
-	schema := rec.Schema()
-	return structView{known: true, fields: func(name string) (arrow.ArrayData, bool) {
-		at := schema.FieldIndices(name)
-		if len(at) == 0 {
-			return nil, false
-		}
-		return rec.Column(at[0]).Data(), true
-	}}
+// recordView reads a record; names are the fields of its schema.
+func recordView(rec arrow.RecordBatch, names *arrow.StructType) structView {
+	v := structView{names: names, data: make([]arrow.ArrayData, rec.NumCols())}
+	for i := range v.data {
+		v.data[i] = rec.Column(i).Data()
+	}
+	return v
 }
 
-// newStructView reads a struct and refuses fields that its columns do not name.
-func newStructView(d arrow.ArrayData, want arrow.DataType) (structView, error) {
+func newStructView(d arrow.ArrayData) (structView, error) {
 	st, ok := d.DataType().(*arrow.StructType)
 	if !ok {
 		return structView{}, fmt.Errorf("%w: %s where a struct belongs", ErrDamaged, d.DataType())
 	}
-	for _, f := range st.Fields() {
-		if _, ok := want.(*arrow.StructType).FieldByName(f.Name); !ok {
-			return structView{}, fmt.Errorf("%w: unknown field %s", ErrDamaged, f.Name)
-		}
+	if n := len(d.Children()); n != st.NumFields() {
+		return structView{}, fmt.Errorf("%w: %d fields of %d", ErrDamaged, n, st.NumFields())
 	}
-	children := d.Children()
-	if len(children) != st.NumFields() {
-		return structView{}, fmt.Errorf("%w: %d fields of %d", ErrDamaged, len(children), st.NumFields())
-	}
-	return structView{known: true, base: d.Offset(), fields: func(name string) (arrow.ArrayData, bool) {
-		at, ok := st.FieldIdx(name)
-		if !ok {
-			return nil, false
-		}
-		return children[at], true
-	}}, nil
+	return structView{names: st, data: d.Children(), base: d.Offset()}, nil
 }
 
 // field finds a field's data; missing is not an error, an unexpected type is.
 func (v structView) field(name string, want arrow.Type) (arrow.ArrayData, bool, error) {
-	if !v.known {
+	if v.names == nil {
 		return nil, false, nil
 	}
-	d, ok := v.fields(name)
+	at, ok := v.names.FieldIdx(name)
 	if !ok {
 		return nil, false, nil
 	}
-	if d.DataType().ID() != want {
-		return nil, false, fmt.Errorf("%w: type %s where %s belongs", ErrDamaged, d.DataType(), want)
+	d := v.data[at]
+	if dt := d.DataType(); dt.ID() != want {
+		return nil, false, fmt.Errorf("%w: type %s where %s belongs", ErrDamaged, dt, want)
 	}
 	return d, true, nil
 }
@@ -205,8 +191,6 @@ type attrsView struct {
 	kind     fixedView[uint8]
 }
 
-var attrsElem = column{kind: kindAttrs}.walField().Type.(*arrow.ListType).Elem()
-
 func attrsViewOf(s structView, name string) (attrsView, error) {
 	var v attrsView
 	span, elem, ok, err := listViewOf(s, name)
@@ -214,7 +198,7 @@ func attrsViewOf(s structView, name string) (attrsView, error) {
 		return v, err
 	}
 	v.spanView = span
-	in, err := newStructView(elem, attrsElem)
+	in, err := newStructView(elem)
 	if err != nil {
 		return v, err
 	}
@@ -247,7 +231,6 @@ type groupView struct {
 }
 
 func (v structView) group(grp group) (groupView, structView, error) {
-	want := groupTypes[grp.name]
 	gv := groupView{runs: grp.runs}
 	if !grp.runs {
 		span, elem, ok, err := listViewOf(v, grp.name)
@@ -256,7 +239,7 @@ func (v structView) group(grp group) (groupView, structView, error) {
 			return gv, structView{}, err
 		}
 		gv.span = span
-		in, err := newStructView(elem, want)
+		in, err := newStructView(elem)
 		return gv, in, err
 	}
 	d, ok, err := v.field(grp.name, arrow.RUN_END_ENCODED)
@@ -272,7 +255,7 @@ func (v structView) group(grp group) (groupView, structView, error) {
 		return gv, structView{}, err
 	}
 	gv.first, gv.n = d.Offset(), d.Children()[1].Len()
-	in, err := newStructView(d.Children()[1], want)
+	in, err := newStructView(d.Children()[1])
 	return gv, in, err
 }
 
