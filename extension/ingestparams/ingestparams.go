@@ -49,7 +49,9 @@ func (p *params) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHa
 			if mode != "" {
 				r = r.WithContext(withMode(r.Context(), mode))
 			}
-			next.ServeHTTP(w, r)
+			answer := &answerWriter{ResponseWriter: w, r: r}
+			next.ServeHTTP(answer, r)
+			answer.end()
 		}), nil
 	}, nil
 }
