@@ -111,6 +111,18 @@ func TestCrash_kill_makes_nothing_durable(t *testing.T) {
 	require.NoError(t, killed.SyncDir("/d"))
 	require.Equal(t, "rows", content("/d/f")(killed.Crash(simfs.KeepNone, seed(1))))
 	require.Equal(t, "-", content("/d/f")(s.Crash(simfs.KeepNone, seed(1))), "two disks")
+
+	f, err := killed.OpenRW("/d/f")
+	require.NoError(t, err)
+	_, err = f.Writev([][]byte{[]byte(" and more")})
+	require.NoError(t, err)
+	again := killed.Crash(simfs.KeepAll, seed(1))
+	require.Equal(t, "rows and more", content("/d/f")(again))
+	require.Equal(t, "rows", content("/d/f")(again.Crash(simfs.KeepNone, seed(1))))
+	f, err = again.Open("/d/f")
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.Equal(t, "rows and more", content("/d/f")(again.Crash(simfs.KeepNone, seed(1))))
 }
 
 // Hard links stay one inode; an unsynced remove may or may not have happened.
