@@ -53,7 +53,8 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	counter(&out.lookups, "siglake_lake_lookups_total", "{segment}", "Segments looked up in the rows of a table because the proof could not tell.")
 	counter(&out.doubled, "siglake_lake_doubled_segments_total", "{segment}", "Segments found with more rows in a table than positions: a broken promise.")
 	if err == nil {
-		out.took, err = m.Float64Histogram("siglake_lake_commit_duration", metric.WithUnit("s"),
+		out.took, err = m.Float64Histogram("siglake_lake_commit_duration_seconds", metric.WithUnit("s"),
+			metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 			metric.WithDescription("Time of a transaction from the load of the table to the answer of the catalog."))
 	}
 	if err != nil {
