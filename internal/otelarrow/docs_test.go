@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestDocs_column_tables_are_those_of_the_code(t *testing.T) {
 	require.NoError(t, err)
 	text := string(b)
 	for sig, l := range layouts {
-		start := fmt.Sprintf("<!-- columns: %s -->\n", Signal(sig).Table())
+		start := "<!-- columns: " + Signal(sig).Table() + " -->\n"
 		before, rest, ok := strings.Cut(text, start)
 		require.True(t, ok, "docs/tables.md has no %s", start)
 		_, after, ok := strings.Cut(rest, "<!-- end -->\n")
@@ -62,7 +63,7 @@ func writeColumn(out *strings.Builder, parent string, c column) {
 	case null == "":
 		null = "never"
 	}
-	ids := fmt.Sprint(c.id)
+	ids := strconv.Itoa(c.id)
 	switch c.kind {
 	case kindAttrs, kindAttrTypes:
 		ids += fmt.Sprintf(" (%d, %d)", c.id+1, c.id+2)
@@ -82,10 +83,10 @@ func typeNames(dt arrow.DataType) (arrowType, icebergType string) {
 	case *arrow.MapType:
 		ka, ki := typeNames(dt.KeyType())
 		va, vi := typeNames(dt.ItemType())
-		return fmt.Sprintf("map&lt;%s, %s&gt;", ka, va), fmt.Sprintf("map&lt;%s, %s&gt;", ki, vi)
+		return "map&lt;" + ka + ", " + va + "&gt;", "map&lt;" + ki + ", " + vi + "&gt;"
 	case *arrow.ListType:
 		a, i := typeNames(dt.Elem())
-		return fmt.Sprintf("list&lt;%s&gt;", a), fmt.Sprintf("list&lt;%s&gt;", i)
+		return "list&lt;" + a + "&gt;", "list&lt;" + i + "&gt;"
 	case *arrow.StructType:
 		return "struct", "struct"
 	default:

@@ -93,7 +93,7 @@ func newMetricsWriters(s *scratch) *metricsWriters {
 		attrs:         newAttrs(s, "attributes"),
 		exemplars: exemplarWriters{
 			list:        find[*list](s, "exemplars"),
-			rec:         find[*list](s, "exemplars").elem.(*record),
+			rec:         find[*record](s, "exemplars.[]"),
 			time:        find[*fixed[int64]](s, "exemplars.time_unix_nano"),
 			valueDouble: find[*fixed[float64]](s, "exemplars.value_double"),
 			valueInt:    find[*fixed[int64]](s, "exemplars.value_int"),
@@ -108,12 +108,10 @@ func newMetricsWriters(s *scratch) *metricsWriters {
 
 func (w *metricsWriters) findDistributions(s *scratch) {
 	opt := func(path string) optional {
-		l := find[*list](s, path)
-		return optional{l, l.elem.(*record)}
+		return optional{find[*list](s, path), find[*record](s, path+".[]")}
 	}
 	longsAt := func(path string) longs {
-		l := find[*list](s, path)
-		return longs{l, l.elem.(*fixed[int64])}
+		return longs{find[*list](s, path), find[*fixed[int64]](s, path+".[]")}
 	}
 	w.distribution, w.histogram = opt("distribution"), opt("histogram")
 	w.exponential, w.summary = opt("exponential"), opt("summary")
@@ -122,8 +120,7 @@ func (w *metricsWriters) findDistributions(s *scratch) {
 	w.min = find[*fixed[float64]](s, "distribution.min")
 	w.max = find[*fixed[float64]](s, "distribution.max")
 	w.bucketCounts = longsAt("histogram.bucket_counts")
-	bounds := find[*list](s, "histogram.explicit_bounds")
-	w.bounds = doubles{bounds, bounds.elem.(*fixed[float64])}
+	w.bounds = doubles{find[*list](s, "histogram.explicit_bounds"), find[*fixed[float64]](s, "histogram.explicit_bounds.[]")}
 	w.scale = find[*fixed[int32]](s, "exponential.scale")
 	w.zeroCount = find[*fixed[int64]](s, "exponential.zero_count")
 	w.zeroThreshold = find[*fixed[float64]](s, "exponential.zero_threshold")

@@ -59,7 +59,7 @@ func newTracesWriters(s *scratch) *tracesWriters {
 		dropped:       find[*fixed[uint32]](s, "dropped_attributes_count"),
 		events: eventWriters{
 			list:    find[*list](s, "events"),
-			rec:     find[*list](s, "events").elem.(*record),
+			rec:     find[*record](s, "events.[]"),
 			time:    find[*fixed[int64]](s, "events.time_unix_nano"),
 			name:    find[*text](s, "events.name"),
 			attrs:   newAttrs(s, "events.attributes"),
@@ -68,7 +68,7 @@ func newTracesWriters(s *scratch) *tracesWriters {
 		droppedEvents: find[*fixed[uint32]](s, "dropped_events_count"),
 		links: linkWriters{
 			list:       find[*list](s, "links"),
-			rec:        find[*list](s, "links").elem.(*record),
+			rec:        find[*record](s, "links.[]"),
 			traceID:    find[*idents](s, "links.trace_id"),
 			spanID:     find[*idents](s, "links.span_id"),
 			traceState: find[*text](s, "links.trace_state"),

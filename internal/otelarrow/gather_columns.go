@@ -228,7 +228,7 @@ func idViews(p *place, name string, width int) ([][]byte, error) {
 		if !ok || d.Len() == 0 {
 			continue
 		}
-		if w := d.DataType().(*arrow.FixedSizeBinaryType).ByteWidth; w != width {
+		if w := as[*arrow.FixedSizeBinaryType](d.DataType()).ByteWidth; w != width {
 			return nil, fmt.Errorf("%w: ids of %d bytes", ErrDamaged, w)
 		}
 		var all []byte

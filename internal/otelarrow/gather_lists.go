@@ -29,7 +29,7 @@ func lists[T fixedWidth](g *gatherer, c column, dt arrow.DataType, p *place) (ar
 			return nil, err
 		}
 	}
-	offBuf, nulls, err := g.spans(p, spans, func(int, int32, int, int) error { return nil })
+	offBuf, nulls, err := g.spans(p, spans, func(int32, int, int) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -43,13 +43,13 @@ func lists[T fixedWidth](g *gatherer, c column, dt arrow.DataType, p *place) (ar
 			copy(out[lo:hi], elems[p.src[r]][spans[p.src[r]].off[i]:])
 		}
 	}
-	elem := g.data(dt.(*arrow.ListType).Elem(), n, nil, nil, buf)
+	elem := g.data(as[*arrow.ListType](dt).Elem(), n, nil, nil, buf)
 	return g.data(dt, len(p.idx), nulls, []arrow.ArrayData{elem}, offBuf), nil
 }
 
 // spans computes the offsets of lists in the result and calls each for those
 // that are there, with their elements in the source.
-func (g *gatherer) spans(p *place, spans []spanView, each func(r int, src int32, lo, hi int) error) (*memory.Buffer, *nullBits, error) {
+func (g *gatherer) spans(p *place, spans []spanView, each func(src int32, lo, hi int) error) (*memory.Buffer, *nullBits, error) {
 	offBuf, off := g.offsets(len(p.idx))
 	nulls := g.nulls(len(p.idx))
 	total := 0
@@ -66,7 +66,7 @@ func (g *gatherer) spans(p *place, spans []spanView, each func(r int, src int32,
 		}
 		off[r+1] = int32(total)
 		if lo != hi {
-			if err := each(r, p.src[r], lo, hi); err != nil {
+			if err := each(p.src[r], lo, hi); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -91,7 +91,7 @@ func (g *gatherer) structs(c column, dt arrow.DataType, p *place) (arrow.ArrayDa
 			return nil, err
 		}
 	}
-	offBuf, nulls, err := g.spans(p, spans, func(_ int, src int32, lo, hi int) error {
+	offBuf, nulls, err := g.spans(p, spans, func(src int32, lo, hi int) error {
 		for e := lo; e < hi; e++ {
 			in.src = append(in.src, src)
 			in.idx = append(in.idx, int32(e))
@@ -101,7 +101,7 @@ func (g *gatherer) structs(c column, dt arrow.DataType, p *place) (arrow.ArrayDa
 	if err != nil {
 		return nil, err
 	}
-	st := dt.(*arrow.ListType).Elem().(*arrow.StructType)
+	st := as[*arrow.StructType](as[*arrow.ListType](dt).Elem())
 	fields := make([]arrow.ArrayData, len(c.fields))
 	for i, f := range c.fields {
 		if fields[i], err = g.column(f, st.Field(i).Type, in); err != nil {
@@ -145,7 +145,7 @@ func (g *gatherer) maps(c column, dt arrow.DataType, p *place) (arrow.ArrayData,
 	}
 	views := in.views
 	var keyBytes, valBytes int
-	offBuf, nulls, err := g.spans(p, in.spans, func(_ int, src int32, lo, hi int) error {
+	offBuf, nulls, err := g.spans(p, in.spans, func(src int32, lo, hi int) error {
 		k, err := views[src].key.bytesOf(lo, hi)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func (g *gatherer) maps(c column, dt arrow.DataType, p *place) (arrow.ArrayData,
 }
 
 func (g *gatherer) mapData(dt arrow.DataType, rows int, nulls *nullBits, offBuf *memory.Buffer, keys, vals *pieces) arrow.ArrayData {
-	mt := dt.(*arrow.MapType)
+	mt := as[*arrow.MapType](dt)
 	k := g.data(arrow.BinaryTypes.String, keys.n, nil, nil, keys.offBuf, keys.buf)
 	v := g.data(arrow.BinaryTypes.String, vals.n, nil, nil, vals.offBuf, vals.buf)
 	entries := g.data(mt.Elem(), keys.n, nil, []arrow.ArrayData{k, v})

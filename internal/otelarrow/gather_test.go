@@ -1,8 +1,8 @@
 package otelarrow_test
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +36,7 @@ func TestGather_any_order_over_sources(t *testing.T) {
 				data = g.metrics()
 			}
 			_, b := encode(t, data, mem)
-			src := otelarrow.Source{SegmentID: fmt.Sprint("segment-", s), FirstRow: int64(100 * s), Record: b.Record}
+			src := otelarrow.Source{SegmentID: "segment-" + strconv.Itoa(s), FirstRow: int64(100 * s), Record: b.Record}
 			sources = append(sources, src)
 			for i, r := range gatherAll(t, sig, b.Record) {
 				r["segment_id"], r["segment_row"] = src.SegmentID, int64(100*s+i)

@@ -177,7 +177,7 @@ func checkKnown(dt, known arrow.DataType) error {
 	}
 	switch known := known.(type) {
 	case *arrow.StructType:
-		for _, f := range dt.(*arrow.StructType).Fields() {
+		for _, f := range as[*arrow.StructType](dt).Fields() {
 			kf, ok := known.FieldByName(f.Name)
 			if !ok {
 				return fmt.Errorf("%w: unknown field %s", ErrDamaged, f.Name)
@@ -187,9 +187,9 @@ func checkKnown(dt, known arrow.DataType) error {
 			}
 		}
 	case *arrow.ListType:
-		return checkKnown(dt.(*arrow.ListType).Elem(), known.Elem())
+		return checkKnown(as[*arrow.ListType](dt).Elem(), known.Elem())
 	case *arrow.RunEndEncodedType:
-		return checkKnown(dt.(*arrow.RunEndEncodedType).Encoded(), known.Encoded())
+		return checkKnown(as[*arrow.RunEndEncodedType](dt).Encoded(), known.Encoded())
 	}
 	return nil
 }

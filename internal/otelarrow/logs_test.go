@@ -3,6 +3,7 @@ package otelarrow_test
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -181,13 +182,13 @@ func TestEncodeLogs_rows_keep_their_resource_and_scope(t *testing.T) {
 	var want []row
 	for r, scopes := range [][]int{{}, {2, 0, 1}, {0}, {3}, {1, 1}} {
 		rl := ld.ResourceLogs().AppendEmpty()
-		rl.Resource().Attributes().PutStr("service.name", fmt.Sprint("r", r))
+		rl.Resource().Attributes().PutStr("service.name", fmt.Sprintf("r%d", r))
 		for s, n := range scopes {
 			sl := rl.ScopeLogs().AppendEmpty()
-			sl.Scope().SetName(fmt.Sprint("s", r, s))
+			sl.Scope().SetName(fmt.Sprintf("s%d-%d", r, s))
 			for range n {
 				sl.LogRecords().AppendEmpty().Body().SetInt(int64(len(want)))
-				want = append(want, row{"service_name": fmt.Sprint("r", r), "scope_name": fmt.Sprint("s", r, s), "body": fmt.Sprint(len(want))})
+				want = append(want, row{"service_name": fmt.Sprintf("r%d", r), "scope_name": fmt.Sprintf("s%d-%d", r, s), "body": strconv.Itoa(len(want))})
 			}
 		}
 	}

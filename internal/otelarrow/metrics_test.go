@@ -1,8 +1,8 @@
 package otelarrow_test
 
 import (
-	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,7 +141,7 @@ func TestEncodeMetrics_types_side_by_side(t *testing.T) {
 	var want []row
 	for i, fill := range fills {
 		m := ms.AppendEmpty()
-		m.SetName(fmt.Sprint(i))
+		m.SetName(strconv.Itoa(i))
 		fill(m)
 		single, _ := tableOf(t, oneMetric(fill))
 		want = append(want, single[0].only(distributionColumns...))
@@ -149,7 +149,7 @@ func TestEncodeMetrics_types_side_by_side(t *testing.T) {
 	rows, _ := tableOf(t, md)
 	require.Len(t, rows, len(want))
 	for i, r := range rows {
-		require.Equal(t, fmt.Sprint(i), r["metric_name"])
+		require.Equal(t, strconv.Itoa(i), r["metric_name"])
 		require.Equal(t, want[i], r.only(distributionColumns...))
 	}
 }

@@ -2,7 +2,6 @@ package otelarrow_test
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 	"unicode/utf8"
 
@@ -176,7 +175,7 @@ func cell(tb testing.TB, a arrow.Array, i int) any {
 		}
 		return r
 	default:
-		require.Fail(tb, fmt.Sprintf("column of %s", a.DataType()))
+		require.Failf(tb, "unknown column type", "%s", a.DataType())
 		return nil
 	}
 }
@@ -190,7 +189,7 @@ func checkText(tb testing.TB, v any) {
 	case map[string]string:
 		for k, s := range v {
 			if !utf8.ValidString(k) || !utf8.ValidString(s) {
-				require.Fail(tb, "text is not UTF-8", "%q: %q", k, s)
+				require.Failf(tb, "text is not UTF-8", "%q: %q", k, s)
 			}
 		}
 	case []any:

@@ -38,7 +38,7 @@ type scratch struct {
 
 func newScratch(sig Signal, mem memory.Allocator, home *sync.Pool) *scratch {
 	s := &scratch{mem: mem, home: home, layout: layouts[sig]}
-	s.root = newWriter(s, arrow.StructOf(s.layout.wal.Fields()...)).(*record)
+	s.root = newRecord(s, arrow.StructOf(s.layout.wal.Fields()...))
 	switch sig {
 	case Logs:
 		s.logs = newLogsWriters(s)
@@ -133,8 +133,10 @@ func (s *scratch) newData(dt arrow.DataType, n, nulls int, children []arrow.Arra
 	return d
 }
 
-// Allocate, Reallocate and Free make the scratch the allocator of its buffers.
-func (s *scratch) Allocate(int) []byte           { panic("otelarrow: buffers of a batch do not grow") }
+// Allocate is here because the scratch is the allocator of its buffers.
+func (s *scratch) Allocate(int) []byte { panic("otelarrow: buffers of a batch do not grow") }
+
+// Reallocate is never called either.
 func (s *scratch) Reallocate(int, []byte) []byte { panic("otelarrow: buffers of a batch do not grow") }
 
 // Free takes one buffer back.
@@ -176,7 +178,8 @@ func (s *scratch) own(vecs ...memoryOwner) {
 	s.owned = append(s.owned, vecs...)
 }
 
-// find returns the writer of a WAL field by its path of names, such as "resource.service_name".
+// find returns the writer of a WAL field by its path of names, such as
+// "resource.service_name"; [] stands for the elements of a list.
 func find[W writer](s *scratch, path string) W {
 	var w writer = s.root
 	for name := range strings.SplitSeq(path, ".") {
@@ -185,6 +188,9 @@ func find[W writer](s *scratch, path string) W {
 			w = in.values
 		case *list:
 			w = in.elem
+		}
+		if name == "[]" {
+			continue
 		}
 		in, ok := w.(*record)
 		if !ok {

@@ -3,6 +3,7 @@ package otelarrow
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -27,7 +28,7 @@ func (s Signal) String() string {
 	case Metrics:
 		return "metrics"
 	default:
-		return fmt.Sprintf("signal(%d)", uint8(s))
+		return "signal(" + strconv.Itoa(int(s)) + ")"
 	}
 }
 

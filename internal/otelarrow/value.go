@@ -182,7 +182,7 @@ func (s *scratch) appendString(dst []byte, v string) []byte {
 	}
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(v); i++ {
+	for i := range len(v) {
 		c := v[i]
 		if c >= ' ' && c != '"' && c != '\\' {
 			continue
@@ -228,7 +228,7 @@ type attrs struct {
 func newAttrs(s *scratch, path string) attrs {
 	return attrs{
 		list: find[*list](s, path),
-		rec:  find[*list](s, path).elem.(*record),
+		rec:  find[*record](s, path+".[]"),
 		key:  find[*text](s, path+".key"),
 		val:  find[*text](s, path+".value"),
 		kind: find[*fixed[uint8]](s, path+".kind"),

@@ -3,6 +3,7 @@ package otelarrow_test
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -168,9 +169,9 @@ func TestEncode_duplicates_among_many_keys(t *testing.T) {
 		want := map[string]string{}
 		for i := range n {
 			k := fmt.Sprintf("key.%d", i%(n-1)) // the last repeats the first
-			pairs = append(pairs, k, fmt.Sprint(i))
+			pairs = append(pairs, k, strconv.Itoa(i))
 			if _, have := want[k]; !have {
-				want[k] = fmt.Sprint(i)
+				want[k] = strconv.Itoa(i)
 			}
 		}
 		rows, b := tableOf(t, withDuplicates(t, pairs...))

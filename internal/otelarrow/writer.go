@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // ErrTooBig is returned when a column would need offsets over 2 GiB.
@@ -51,108 +50,31 @@ func newWriter(s *scratch, dt arrow.DataType) writer {
 		s.own(&l.off)
 		return l
 	case *arrow.StructType:
-		r := &record{names: make(map[string]writer, dt.NumFields())}
-		for _, f := range dt.Fields() {
-			w := newWriter(s, f.Type)
-			r.fields = append(r.fields, w)
-			r.names[f.Name] = w
-		}
-		return r
+		return newRecord(s, dt)
 	case *arrow.RunEndEncodedType:
-		return &runs{ends: newFixed[int32](s), values: newWriter(s, dt.Encoded())}
+		return &runs{ends: newFixed[int32](s), values: newRecord(s, as[*arrow.StructType](dt.Encoded()))}
 	default:
 		panic(fmt.Sprintf("otelarrow: no writer for %s", dt))
 	}
 }
 
-type fixedWidth interface {
-	int64 | int32 | uint32 | uint8 | float64
-}
-
-// vec is a growing run of values in memory of the scratch's allocator.
-type vec[T fixedWidth] struct {
-	s *scratch
-	v []T // cap(v) is what is allocated
-}
-
-func (c *vec[T]) add(x T) {
-	n := len(c.v)
-	if n == cap(c.v) {
-		c.grow(1)
+func newRecord(s *scratch, dt *arrow.StructType) *record {
+	r := &record{names: make(map[string]writer, dt.NumFields())}
+	for _, f := range dt.Fields() {
+		w := newWriter(s, f.Type)
+		r.fields = append(r.fields, w)
+		r.names[f.Name] = w
 	}
-	c.v = c.v[:n+1]
-	c.v[n] = x
+	return r
 }
 
-// grow makes room for n more values.
-func (c *vec[T]) grow(n int) {
-	const first = 64 // bytes
-	size := int(unsafe.Sizeof(*new(T)))
-	want := max(2*cap(c.v), len(c.v)+n, first/size)
-	mem := c.s.mem.Allocate(want * size)
-	grown := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), want)
-	kept := copy(grown, c.v)
-	c.free()
-	c.v = grown[:kept]
-}
-
-func (c *vec[T]) setOwner(s *scratch) { c.s = s }
-
-// allocated is all the memory of the vec.
-func (c *vec[T]) allocated() []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.v))), cap(c.v)*int(unsafe.Sizeof(*new(T))))
-}
-
-func (c *vec[T]) free() {
-	if cap(c.v) > 0 {
-		c.s.mem.Free(c.allocated())
-		c.v = nil
+// as is a type of our own layouts that cannot be another.
+func as[T arrow.DataType](dt arrow.DataType) T {
+	t, ok := dt.(T)
+	if !ok {
+		panic(fmt.Sprintf("otelarrow: type %s is no %T", dt, t))
 	}
-}
-
-// buffer hands out the values; the scratch comes home when all its buffers did.
-func (c *vec[T]) buffer() *memory.Buffer {
-	if cap(c.v) == 0 {
-		c.grow(1)
-	}
-	c.s.out.Add(1)
-	return memory.NewBufferWithAllocator(c.allocated()[:len(c.v)*int(unsafe.Sizeof(*new(T)))], c.s)
-}
-
-// bitmap marks nulls; it stays empty until the first.
-type bitmap struct {
-	bits  vec[byte]
-	nulls int
-}
-
-func (b *bitmap) reset() { b.bits.v, b.nulls = b.bits.v[:0], 0 }
-
-// null marks value i, all before it having been told to null or valid.
-func (b *bitmap) null(i int) {
-	if b.nulls == 0 {
-		for range i / 8 {
-			b.bits.add(0xff)
-		}
-		b.bits.add(byte(1<<(i%8) - 1))
-	} else if i%8 == 0 {
-		b.bits.add(0)
-	}
-	b.nulls++
-}
-
-// valid marks value i; needed only once there are nulls.
-func (b *bitmap) valid(i int) {
-	if i%8 == 0 {
-		b.bits.add(0)
-	}
-	b.bits.v[i/8] |= 1 << (i % 8)
-}
-
-func (b *bitmap) buffer() *memory.Buffer {
-	if b.nulls == 0 {
-		return nil
-	}
-	return b.bits.buffer()
+	return t
 }
 
 // fixed collects numbers.
@@ -329,7 +251,7 @@ func (l *list) check() (bool, error) { return l.elem.check() }
 
 func (l *list) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
 	elem := s.children(1)
-	elem[0] = l.elem.data(s, dt.(*arrow.ListType).Elem())
+	elem[0] = l.elem.data(s, as[*arrow.ListType](dt).Elem())
 	return s.newData(dt, len(l.off.v)-1, 0, elem, nil, l.off.buffer())
 }
 
@@ -362,7 +284,7 @@ func (r *record) check() (bool, error) {
 }
 
 func (r *record) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
-	st := dt.(*arrow.StructType)
+	st := as[*arrow.StructType](dt)
 	fields := s.children(len(r.fields))
 	for i, f := range r.fields {
 		fields[i] = f.data(s, st.Field(i).Type)
@@ -373,11 +295,11 @@ func (r *record) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
 // runs collects a struct that rows share: the values, then end closes the run.
 type runs struct {
 	ends   *fixed[int32]
-	values writer
+	values *record
 }
 
 func (r *runs) end(rows int) {
-	r.values.(*record).end()
+	r.values.end()
 	r.ends.add(int32(rows))
 }
 
@@ -393,7 +315,7 @@ func (r *runs) reset()               { r.ends.reset(); r.values.reset() }
 func (r *runs) check() (bool, error) { return r.values.check() }
 
 func (r *runs) data(s *scratch, dt arrow.DataType) arrow.ArrayData {
-	ree := dt.(*arrow.RunEndEncodedType)
+	ree := as[*arrow.RunEndEncodedType](dt)
 	children := s.children(2)
 	children[0], children[1] = r.ends.data(s, ree.RunEnds()), r.values.data(s, ree.Encoded())
 	return s.newData(dt, r.rows(), 0, children, nil)
