@@ -253,37 +253,36 @@ func TestSpare(t *testing.T) {
 }
 
 // The number of a segment that was removed before it had a row is used before that of the spare behind it: what
-// a writer numbers later was written later. ORD-1.
-func TestSpare_behind_a_removed_segment(t *testing.T) {
+// a writer numbers later was written later. A spare for another schema or table is not used. ORD-1.
+func TestSpare_not_used(t *testing.T) {
 	t.Parallel()
 	disk := simfs.New(nil)
 	opt := options(disk, "/wal")
 	opt.MaxEvents = 2
 	l := open(t, opt)
-	ctx := context.Background()
-	ids := int64(0)
-	fill := func() error {
-		ids += 2
-		_, err := l.Append(ctx, request(t, WaitFor, ids-1, ids))
-		return err
-	}
-	require.NoError(t, fill())
-	require.NoError(t, fill()) // hot: the third has a spare behind it
-	bad, _ := simfs.FailAt(0, simfs.Truncate.Is, syscall.EIO)
+	hot := func(id int64) Request { return request(t, WaitFor, id, id+1) }
+	_, errs := together(t, l, hot(1), hot(3)) // the third segment has a spare behind it
+	require.Equal(t, make([]error, 2), errs)
+	broken := false
 	disk.SetHook(func(op simfs.Op) error {
-		if op.Kind == simfs.Writev && op.Bytes > 2000 { // a batch, no header and no end of stream
+		switch {
+		case op.Kind == simfs.Writev && op.Bytes > 2000 && !broken: // a batch, no header and no end of stream
+			broken = true
+			return syscall.EIO
+		case op.Kind == simfs.Truncate:
 			return syscall.EIO
 		}
-		return bad(op)
+		return nil
 	})
-	require.ErrorIs(t, fill(), syscall.EIO)
-	disk.SetHook(nil)
-	require.NoError(t, fill())
-	require.NoError(t, fill())
+	other := hot(11)
+	other.Schema, other.Body = testSchemas[1], body(t, testSchemas[1], 11, 12)
+	_, errs = together(t, l, hot(5), hot(7), hot(9), other)
+	require.ErrorIs(t, errs[0], syscall.EIO)
+	require.Equal(t, make([]error, 3), errs[1:])
 	closeLog(t, l)
 	segs := scan(t, disk, "/wal")
-	require.Len(t, segs, 4)
-	for i, want := range [][]int64{{1, 2}, {3, 4}, {7, 8}, {9, 10}} {
+	require.Len(t, segs, 5)
+	for i, want := range [][]int64{{1, 2}, {3, 4}, {7, 8}, {9, 10}, {11, 12}} {
 		require.EqualValues(t, i+1, segs[i].id.Seq)
 		require.Equal(t, want, segs[i].ids)
 	}

@@ -53,6 +53,26 @@ func TestAppendSealClose(t *testing.T) {
 	require.ErrorIs(t, l.Seal(ctx, "t", "events"), ErrClosed)
 }
 
+// A segment tells its time range only if each of its batches did: a reader that prunes by it must miss no row.
+func TestUnknownTimes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, options(vfs.OS(), dir))
+	for i, id := range []int64{7, 3, 9} {
+		r := request(t, Auto, id)
+		if i == 1 {
+			r.MinTime, r.MaxTime = 0, 0
+		}
+		_, err := l.Append(context.Background(), r)
+		require.NoError(t, err)
+	}
+	closeLog(t, l)
+	segs := scan(t, vfs.OS(), dir)
+	require.Len(t, segs, 1)
+	require.Zero(t, segs[0].header.MinTime)
+	require.Zero(t, segs[0].header.MaxTime)
+}
+
 // An empty request succeeds and leaves no trace; a malformed one is told apart from trouble with the disk.
 func TestAppendWithoutRows(t *testing.T) {
 	t.Parallel()
