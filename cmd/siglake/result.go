@@ -42,7 +42,7 @@ func newResultWriter(format string, w io.Writer, maxWidth int) resultWriter {
 	case "json":
 		return &jsonResult{arr: jsonArray{w: w}}
 	case "csv":
-		return &csvResult{w: csv.NewWriter(w)}
+		return &csvResult{raw: w, w: csv.NewWriter(w)}
 	default:
 		return &tableResult{w: w, maxWidth: maxWidth}
 	}
@@ -171,6 +171,7 @@ func (p *plainResult) end() error { return nil }
 
 // csvResult writes a header and one record a row. NULL is an empty field.
 type csvResult struct {
+	raw   io.Writer
 	w     *csv.Writer
 	cells []string
 }
@@ -196,9 +197,13 @@ func (c *csvResult) row(values []any) error {
 
 func (c *csvResult) write(cells []string) error {
 	if len(cells) == 1 && cells[0] == "" {
-		// The package writes a bare empty line for this, which readers skip.
+		// The package would write an empty line, which readers skip.
 		c.w.Flush()
-		return c.w.Write([]string{""})
+		if err := c.w.Error(); err != nil {
+			return err
+		}
+		_, err := io.WriteString(c.raw, "\"\"\n")
+		return err
 	}
 	return c.w.Write(cells)
 }

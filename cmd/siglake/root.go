@@ -20,8 +20,12 @@ type app struct {
 	environment
 	data, wal, catalog, warehouse string // flags
 	output                        string
-	started                       bool // a command's own code runs
+	started                       bool  // a command's own code runs
+	broken                        error // a mistake in the definition of the commands
 }
+
+// define notes an error of a definition, for the first command that runs to return.
+func (a *app) define(err error) { a.broken = errors.Join(a.broken, err) }
 
 const rootLong = `Look into a siglakecol write-ahead log and its Iceberg tables, verify them, query them.
 
@@ -51,7 +55,10 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		a.started = true
+		return a.broken
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
@@ -61,9 +68,7 @@ func newRoot(a *app) *cobra.Command {
 	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (default sqlite:///DATA/catalog.db)")
 	f.StringVar(&a.warehouse, "warehouse", "", "directory of the tables' files (default DATA/warehouse)")
 	for _, name := range []string{"data", "wal", "warehouse"} {
-		if err := root.MarkPersistentFlagDirname(name); err != nil {
-			panic(err) // the flag is defined above
-		}
+		a.define(root.MarkPersistentFlagDirname(name))
 	}
 	root.AddCommand(newStatus(a), newWAL(a), newTables(a), newDrain(a), newSQL(a))
 	return root
@@ -95,10 +100,7 @@ func (a *app) dataDefault() string {
 func (a *app) outputFlag(cmd *cobra.Command, formats ...string) {
 	var value string // of this command: all of them are defined before one runs
 	cmd.Flags().StringVarP(&value, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
-	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag is defined above
-	}
+	a.define(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(formats, value) {

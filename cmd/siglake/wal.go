@@ -17,15 +17,12 @@ segment that moves on while it is looked at is followed, or left out when it is 
 }
 
 // filterFlags adds the flags that narrow a listing.
-func filterFlags(cmd *cobra.Command, f *filter) {
+func (a *app) filterFlags(cmd *cobra.Command, f *filter) {
 	cmd.Flags().StringVar(&f.lane, "lane", "", "only this lane, as tenant/index")
 	cmd.Flags().StringVar(&f.state, "state", "", "only this state: active, sealed, processing, committed, orphans, poison, stale")
 	names := make([]string, 0, len(states()))
 	for _, st := range states() {
 		names = append(names, string(st))
 	}
-	err := cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag is defined above
-	}
+	a.define(cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 }

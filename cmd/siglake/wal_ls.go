@@ -26,7 +26,7 @@ func newWALList(a *app) *cobra.Command {
 		Args:    args(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.walList(cmd.Context(), cmd.OutOrStdout(), f) },
 	}
-	filterFlags(cmd, &f)
+	a.filterFlags(cmd, &f)
 	a.outputFlag(cmd, "text", "json")
 	return cmd
 }

@@ -25,7 +25,7 @@ Exits 3 when something is damaged, 1 when segments of a newer format could not b
 		Args:    args(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.walVerify(cmd.Context(), cmd.OutOrStdout(), f) },
 	}
-	filterFlags(cmd, &f)
+	a.filterFlags(cmd, &f)
 	a.outputFlag(cmd, "text", "json")
 	return cmd
 }

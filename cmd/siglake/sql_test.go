@@ -1,0 +1,279 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+)
+
+// tabled is a site with rows in siglake.events and in another tenant's events.
+func tabled(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	s.write("default", "events", 3, 2)
+	s.write("team-a", "events", 4)
+	s.ok("drain", "--once")
+	return s
+}
+
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	s := tabled(t)
+	t.Run("table", func(t *testing.T) {
+		t.Parallel()
+		s.golden("sql_table.txt", s.ok("sql", "SELECT timestamp, service_name, severity_number, body, attributes, attribute_types, trace_id FROM events ORDER BY timestamp"))
+	})
+	t.Run("json", func(t *testing.T) {
+		t.Parallel()
+		s.golden("sql_json.txt", s.ok("sql", "-o", "json", "SELECT timestamp, body, attributes, trace_id FROM siglake.events ORDER BY timestamp LIMIT 2"))
+	})
+	t.Run("csv", func(t *testing.T) {
+		t.Parallel()
+		s.golden("sql_csv.txt", s.ok("sql", "-o", "csv", "SELECT timestamp, body, attributes, trace_id FROM events ORDER BY timestamp LIMIT 2"))
+	})
+	t.Run("every_namespace_is_a_schema", func(t *testing.T) {
+		t.Parallel()
+		require.Contains(t, s.ok("sql", `SELECT count(*) AS n FROM "tenant_team-a".events`), "\n4\n")
+	})
+	t.Run("statement_from_stdin", func(t *testing.T) {
+		t.Parallel()
+		other := *s
+		other.tb, other.stdin = t, strings.NewReader("SELECT count(*) AS n\nFROM events;\n")
+		require.Contains(t, other.ok("sql", "-"), "\n5\n")
+	})
+	t.Run("statements_that_describe", func(t *testing.T) {
+		t.Parallel()
+		require.Contains(t, s.ok("sql", "SHOW ALL TABLES"), "events")
+		require.Contains(t, s.ok("sql", "DESCRIBE events"), "TIMESTAMP WITH TIME ZONE")
+		require.Contains(t, s.ok("sql", "EXPLAIN SELECT count(*) FROM events WHERE service_name = 'shop'"), "│        READ_PARQUET")
+		require.Contains(t, s.ok("sql", "FROM events LIMIT 1"), "(1 row)")
+	})
+	t.Run("unknown_table", func(t *testing.T) {
+		t.Parallel()
+		r := s.run("sql", "SELECT * FROM metrics")
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.stderr, "The tables are: siglake.events, tenant_team-a.events")
+	})
+	t.Run("no_catalog", func(t *testing.T) {
+		t.Parallel()
+		r := s.run("sql", "SELECT 1", "--data", t.TempDir())
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, "no catalog at")
+		require.Contains(t, r.stderr, "start the collector")
+	})
+}
+
+// LAKE-1. Nothing that the command runs may change a table, or touch a file that is none of a table's.
+func TestSQL_reads_only(t *testing.T) {
+	t.Parallel()
+	s := tabled(t)
+	data, err := filepath.Glob(filepath.Join(s.dir, "warehouse", "siglake.db", "events", "data", "*", "*.parquet"))
+	require.NoError(t, err)
+	require.Len(t, data, 1)
+	before, err := os.ReadFile(data[0])
+	require.NoError(t, err)
+	evil := filepath.Join(s.dir, "warehouse", "evil")
+	for _, query := range []string{
+		"COPY (SELECT 1) TO '" + data[0] + "'",
+		"COPY (SELECT 1) TO '" + evil + "'",
+		"EXPLAIN ANALYZE COPY (SELECT 1) TO '" + data[0] + "'",
+		"/* x */ EXPLAIN ANALYZE COPY (SELECT 1) TO '" + data[0] + "'",
+		"EXPLAIN (ANALYZE) COPY (SELECT 1) TO '" + data[0] + "'",
+		"SELECT 1; COPY (SELECT 1) TO '" + data[0] + "'",
+		"EXPORT DATABASE '" + evil + "'",
+		"ATTACH '" + evil + "'",
+		"CREATE TABLE t AS SELECT 1",
+		"DROP VIEW events",
+		"DELETE FROM events",
+		"SET enable_external_access = true",
+		"SET allowed_paths = ['/']",
+		"RESET lock_configuration",
+		"PRAGMA enable_profiling = 'json'",
+		"INSTALL httpfs",
+		"LOAD httpfs",
+		"CALL checkpoint()",
+		"SELECT * FROM read_text('/etc/hostname')",
+		"SELECT * FROM read_text('" + filepath.Join(s.dir, "catalog.db") + "')",
+		"SELECT * FROM glob('" + s.dir + "/*')",
+		"SELECT * FROM query('COPY (SELECT 1) TO ''" + evil + "''')",
+		"SELECT * FROM events WHERE body = ?",
+		"",
+	} {
+		r := s.run("sql", query)
+		require.Equal(t, exitFailed, r.code, query)
+		require.Empty(t, r.stdout, query)
+	}
+	for _, query := range []string{ // these may answer, and must do nothing
+		"SELECT write_log('x', level := 'INFO') FROM enable_logging(level = 'info', storage = 'file', storage_path = '" + evil + "')",
+		"SELECT count(*) FROM enable_profiling(save_location = '" + evil + ".json', format = 'json'), events",
+	} {
+		s.run("sql", query)
+	}
+	after, err := os.ReadFile(data[0])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(before, after))
+	entries, err := os.ReadDir(filepath.Dir(evil))
+	require.NoError(t, err)
+	require.Len(t, entries, 2) // the two namespaces
+}
+
+// parquetFile writes one row of the given fields, with field ids, as a writer of another schema version would.
+func parquetFile(t *testing.T, dir, name string, fields []arrow.Field, values ...any) lake.PlanFile {
+	t.Helper()
+	schema := arrow.NewSchema(fields, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i, v := range values {
+		switch v := v.(type) {
+		case int64:
+			b.Field(i).(*array.Int64Builder).Append(v)
+		case string:
+			b.Field(i).(*array.StringBuilder).Append(v)
+		}
+	}
+	path := filepath.Join(dir, name)
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	w, err := pqarrow.NewFileWriter(schema, f, parquet.NewWriterProperties(), pqarrow.DefaultWriterProps())
+	require.NoError(t, err)
+	require.NoError(t, w.Write(b.NewRecordBatch()))
+	require.NoError(t, w.Close())
+	return lake.PlanFile{Path: path, Rows: 1}
+}
+
+func field(id, name string, dt arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: dt, Nullable: true, Metadata: arrow.NewMetadata([]string{"PARQUET:field_id"}, []string{id})}
+}
+
+func query(t *testing.T, d dataset, sql string) (string, error) {
+	t.Helper()
+	var b bytes.Buffer
+	err := runQuery(t.Context(), d, sqlOptions{query: sql, maxMemory: "500MB"}, newResultWriter("csv", &b, 0))
+	return b.String(), err
+}
+
+// Iceberg finds a column by its id, whatever a file calls it; DuckDB would by itself go by the name.
+func TestSQL_columns_are_found_by_field_id(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "it's a dir", "day=2026-01-01")
+	require.NoError(t, os.MkdirAll(dir, 0o750))
+	i64, str := arrow.PrimitiveTypes.Int64, arrow.BinaryTypes.String
+	old := parquetFile(t, dir, "old.parquet", []arrow.Field{field("1", "id", i64), field("2", "old_name", str), field("9", "dropped", str)}, int64(1), "renamed", "gone")
+	now := parquetFile(t, dir, "new.parquet", []arrow.Field{field("2", "new_name", str), field("3", "added", i64), field("1", "id", i64)}, "as is", int64(7), int64(2))
+	d := dataset{spaces: []string{"siglake"}, tables: []dataTable{{space: "siglake", name: "odd \"name\"", plan: lake.Plan{
+		Files: []lake.PlanFile{old, now},
+		Schema: []lake.PlanColumn{
+			{FieldID: 1, Name: "id", DuckDBType: "BIGINT"},
+			{FieldID: 2, Name: "new_name", DuckDBType: "VARCHAR"},
+			{FieldID: 3, Name: "added", DuckDBType: "BIGINT"},
+			{FieldID: 4, Name: "old_name", DuckDBType: "MAP(VARCHAR, VARCHAR)"}, // the name is free again
+		},
+	}}}}
+	got, err := query(t, d, `SELECT * FROM "odd ""name""" ORDER BY id`)
+	require.NoError(t, err)
+	require.Equal(t, "id,new_name,added,old_name\n1,renamed,,\n2,as is,7,\n", got)
+}
+
+func TestSQL_empty_table_has_its_columns(t *testing.T) {
+	t.Parallel()
+	d := dataset{spaces: []string{"siglake"}, tables: []dataTable{{space: "siglake", name: "events", plan: lake.Plan{
+		Schema: []lake.PlanColumn{{FieldID: 1, Name: "timestamp", DuckDBType: "TIMESTAMPTZ"}, {FieldID: 2, Name: "attributes", DuckDBType: "MAP(VARCHAR, VARCHAR)"}},
+	}}}}
+	got, err := query(t, d, "SELECT * FROM events")
+	require.NoError(t, err)
+	require.Equal(t, "timestamp,attributes\n", got)
+	got, err = query(t, d, "SELECT count(*) AS n, max(timestamp) AS last FROM events WHERE attributes['a'] = 'b'")
+	require.NoError(t, err)
+	require.Equal(t, "n,last\n0,\n", got)
+}
+
+// LAKE-1. Ignoring deletes would show rows that are not there.
+func TestSQL_refused_table(t *testing.T) {
+	t.Parallel()
+	const why = "table siglake.events has 2 delete files in snapshot 42"
+	good := dataTable{space: "siglake", name: "spans", plan: lake.Plan{Schema: []lake.PlanColumn{{FieldID: 1, Name: "name", DuckDBType: "VARCHAR"}}}}
+	bad := dataTable{space: "siglake", name: "events", refused: why, plan: lake.Plan{
+		Schema: []lake.PlanColumn{{FieldID: 1, Name: "body", DuckDBType: "VARCHAR"}},
+		Files:  []lake.PlanFile{{Path: "/nowhere/x.parquet"}},
+	}}
+	broken := dataTable{space: "siglake", name: "metrics", refused: "table siglake.metrics cannot be read: it's gone"}
+	d := dataset{spaces: []string{"siglake"}, tables: []dataTable{good, bad, broken}}
+	for _, sql := range []string{"SELECT body FROM events", "SELECT count(*) FROM events", "SELECT * FROM (VALUES (1)) AS t(x), events", "SELECT EXISTS (FROM events)"} {
+		got, err := query(t, d, sql)
+		require.ErrorContains(t, err, why, sql)
+		require.NotContains(t, got, "\n0", sql)
+	}
+	_, err := query(t, d, "FROM metrics")
+	require.ErrorContains(t, err, "it's gone")
+	got, err := query(t, d, "SELECT count(*) AS n FROM spans")
+	require.NoError(t, err)
+	require.Equal(t, "n\n0\n", got)
+}
+
+func TestSQL_values(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		"1::TINYINT":                    "1",
+		"255::UTINYINT":                 "255",
+		"18446744073709551615::UBIGINT": "18446744073709551615",
+		"'-170141183460469231731687303715884105728'::HUGEINT": "-170141183460469231731687303715884105728",
+		"0.1::FLOAT":           "0.1",
+		"1::DOUBLE":            "1.0",
+		"'NaN'::DOUBLE":        "NaN",
+		"'-inf'::FLOAT":        "-Infinity",
+		"-0.05::DECIMAL(10,3)": "-0.050",
+		"1.10::DECIMAL(5,2)":   "1.10",
+		"true":                 "true",
+		"NULL":                 `""`,
+		"'a,b'":                `"a,b"`,
+		"'\\xAB'::BLOB":        `\xab`,
+		"'019e0000-0000-7000-8000-000000000001'::UUID":   "019e0000-0000-7000-8000-000000000001",
+		"['019e0000-0000-7000-8000-000000000001'::UUID]": "[019e0000-0000-7000-8000-000000000001]",
+		"DATE '2024-02-29'":                              "2024-02-29",
+		"TIME '10:11:12.5'":                              "10:11:12.5",
+		"TIMESTAMP '2024-01-01 10:00:00.5'":              "2024-01-01T10:00:00.5",
+		"TIMESTAMPTZ '2024-01-01 10:00:00+02'":           "2024-01-01T08:00:00Z",
+		"TIMESTAMP_NS '2024-01-01 00:00:00.123456789'":   "2024-01-01T00:00:00.123456789",
+		"INTERVAL '1 month 2 days 3 seconds'":            "1 months 2 days 3s",
+		"INTERVAL '0 days'":                              "0s",
+		"[1, NULL]":                                      `"[1, NULL]"`,
+		"[TIMESTAMPTZ '2024-01-01 00:00:00+00']":         "[2024-01-01T00:00:00Z]",
+		"{'z': 1, 'a': [DATE '2024-01-01']}":             `"{z=1, a=[2024-01-01]}"`,
+		"MAP {'k': 'v', 'a': NULL}":                      `"{k=v, a=NULL}"`,
+		"MAP {1: {'x': 0.5::DOUBLE}}":                    "{1={x=0.5}}",
+		"'{\"b\": 12, \"a\": [1.5, null]}'::JSON":        `"{a=[1.5, NULL], b=12}"`,
+		"'yes'::ENUM('yes', 'no')":                       "yes",
+		"current_setting('TimeZone')":                    "UTC",
+	} {
+		got, err := query(t, dataset{}, "SELECT "+expr+" AS v")
+		require.NoError(t, err, expr)
+		require.Equal(t, "v\n"+want+"\n", got, expr)
+	}
+}
+
+// Compaction deletes files that a plan still names. Then the command plans again.
+func TestSQL_a_file_that_vanished(t *testing.T) {
+	t.Parallel()
+	d := dataset{spaces: []string{"siglake"}, tables: []dataTable{{space: "siglake", name: "events", plan: lake.Plan{
+		Files:  []lake.PlanFile{{Path: filepath.Join(t.TempDir(), "gone.parquet")}},
+		Schema: []lake.PlanColumn{{FieldID: 1, Name: "body", DuckDBType: "VARCHAR"}},
+	}}}}
+	_, err := query(t, d, "FROM events")
+	require.Error(t, err)
+	require.True(t, fileVanished(err), "%v", err)
+	require.False(t, fileVanished(errors.New("Catalog Error: no")))
+}
