@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -193,7 +192,7 @@ func encode(t *testing.T, s spec) []byte {
 
 func records(t *testing.T, s spec) otelarrow.Batch {
 	t.Helper()
-	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	at := batchTime()
 	var batch otelarrow.Batch
 	var err error
 	if s.signal == otelarrow.Traces {
@@ -214,6 +213,8 @@ func records(t *testing.T, s spec) otelarrow.Batch {
 	require.NoError(t, err)
 	return batch
 }
+
+func batchTime() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) }
 
 // put makes a file, durable but for its name.
 func put(t *testing.T, fsys vfs.FS, name string, data []byte) {
@@ -272,9 +273,4 @@ func (w *world) age(path string, by time.Duration) {
 func eventually(t *testing.T, what func() bool, msg string) {
 	t.Helper()
 	require.Eventually(t, what, time.Minute, 5*time.Millisecond, msg)
-}
-
-func wal(t *testing.T) string {
-	t.Helper()
-	return filepath.Join(t.TempDir(), "wal")
 }

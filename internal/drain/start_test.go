@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestRun_refuses_another_format(t *testing.T) {
 // One drain per root: the second stands by, says who holds it, and takes over.
 func TestRun_standby_takes_over(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, vfs.OS(), wal(t))
+	w := newWorld(t, vfs.OS(), filepath.Join(t.TempDir(), "wal"))
 	w.opt.Holder = "the first"
 	stopFirst := w.start()
 	w.seal(spec{})

@@ -1,0 +1,231 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
+)
+
+// LAKE-1 when an answer is lost: the commit landed, the caller saw an error, and the proof forgot it too.
+func TestRun_a_lost_answer_doubles_nothing(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	table := w.tables.get("events")
+	table.forget = true
+	_, l := w.laneOf("events")
+	w.pass(l)      // the lane is known
+	w.seal(spec{}) // sealed while the drain runs: not doubtful before the failure
+	lost := errors.New("connection reset")
+	table.after = func([]lake.Segment) error { return lost }
+	l.pass(t.Context(), t.Context())
+	require.ErrorIs(t, l.view().err, lost)
+	require.Equal(t, map[segment.State]int{segment.Sealed: 1}, w.states("events"))
+	require.Len(t, table.rows, 1, "the rows are there")
+	table.after = nil
+	l.files[w.in("events", segment.Sealed)[0]].after = 0
+	w.pass(l)
+	require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+	w.accounted()
+}
+
+// LAKE-1: whoever may have been committed before is looked up, the ordinary new segment is not.
+func TestMeet_who_is_doubtful(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	namer := segment.NewNamer([6]byte{6})
+	atStart := w.seal(spec{name: namer.Next(time.Now().Add(500 * time.Millisecond)).FileName()}) // its name alone tells nothing
+	d, l := w.laneOf("events")
+	d.opt.GateAge, d.opt.GateBytes = time.Hour, 1<<40
+	w.pass(l)
+	older := segment.NewNamer([6]byte{7}).Next(d.born.Add(-time.Minute)).FileName()
+	ahead := segment.NewNamer([6]byte{8}).Next(time.Now().Add(time.Hour)).FileName()
+	fresh := w.seal(spec{})
+	w.seal(spec{name: older})
+	w.seal(spec{name: ahead})
+	back := w.seal(spec{})
+	l.setAside(back)
+	partial := w.seal(spec{partial: true})
+	w.pass(l)
+	_, err := l.screen([]*file{l.files[partial]})
+	require.NoError(t, err)
+	got := make(map[string]bool)
+	for name, f := range l.files {
+		got[name] = f.doubtful
+	}
+	require.Equal(t, map[string]bool{atStart: true, fresh: false, older: true, ahead: true, back: true, partial: true}, got)
+}
+
+// A claim that fails half-way is undone, and made again by the next pass.
+func TestPass_undoes_half_a_claim(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.seal(spec{})
+	w.seal(spec{})
+	_, l := w.laneOf("events")
+	hook, _ := simfs.FailAt(1, simfs.Link.Is, syscall.EIO)
+	w.fs.(*simfs.FS).SetHook(hook)
+	l.pass(t.Context(), t.Context())
+	require.ErrorIs(t, l.view().err, syscall.EIO)
+	require.Equal(t, map[segment.State]int{segment.Sealed: 2}, w.states("events"))
+	for _, f := range l.files {
+		f.after = 0
+	}
+	w.pass(l)
+	require.Equal(t, map[segment.State]int{segment.Committed: 2}, w.states("events"))
+	w.accounted()
+}
+
+// Segments that have failed share no batch with those that have not.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.MaxBytesInFlight = 100
+	_, l := w.laneOf("events")
+	files := func(failures ...int) []*file {
+		out := make([]*file, len(failures))
+		for i, n := range failures {
+			out[i] = &file{failures: n, size: 10}
+		}
+		return out
+	}
+	require.Len(t, l.cut(files(0, 0, 1, 1)), 2)
+	require.Len(t, l.cut(files(1, 1, 2)), 2)
+	require.Len(t, l.cut(files(0, 0, 0, 0, 0, 0, 0)), 5, "half the budget")
+	require.Len(t, l.cut([]*file{{size: 1000}, {size: 1}}), 1, "a large one goes alone")
+	require.Len(t, l.cut([]*file{{size: 10, zstd: true}, {size: 1}}), 1)
+	l.limit = 1
+	require.Len(t, l.cut(files(0, 0)), 1)
+}
+
+// A move that fails half-way is finished by the next pass, not only by the next start.
+func TestPass_rescues_what_a_failed_move_left(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.seal(spec{})
+	_, l := w.laneOf("events")
+	broken := errors.New("read-only file system")
+	w.tables.get("events").before = func(context.Context, []lake.Segment) error {
+		w.fs.(*simfs.FS).SetHook(func(op simfs.Op) error {
+			if op.Kind == simfs.Link || op.Kind == simfs.Create {
+				return broken
+			}
+			return nil
+		})
+		return errors.New("catalog away")
+	}
+	l.pass(t.Context(), t.Context())
+	require.ErrorIs(t, l.view().err, broken)
+	require.Equal(t, map[segment.State]int{segment.Processing: 1}, w.states("events"))
+	w.fs.(*simfs.FS).SetHook(nil)
+	w.tables.get("events").before = nil
+	for _, f := range l.files {
+		f.after = 0
+	}
+	w.pass(l)
+	require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+	w.accounted()
+}
+
+// 04 §1: what one client made 200 partitions of gets in part by part, each row once.
+func TestOnce_a_prefix_is_followed_by_the_rest(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.seal(spec{rows: 10})
+	w.seal(spec{rows: 4})
+	w.tables.get("events").most = 6
+	r := w.once()
+	require.Equal(t, Report{Lanes: 1, Segments: 2, Rows: 14, Duplicates: 8}, r)
+	w.accounted()
+}
+
+// The gate: neither enough bytes nor old enough, so nothing moves; then one of the two.
+func TestRun_waits_for_the_gate(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.GateAge, w.opt.GateBytes = time.Hour, 1<<30
+	first := w.seal(spec{})
+	d, err := newDrain(w.options(), w.tables)
+	require.NoError(t, err)
+	d.root = w.root
+	l := newLane(d, w.lane("events"))
+	l.pass(t.Context(), t.Context())
+	require.NoError(t, l.view().err)
+	require.Equal(t, 1, l.view().pending)
+	require.Equal(t, map[segment.State]int{segment.Sealed: 1}, w.states("events"))
+
+	w.age(w.lane("events").Path(segment.Sealed, first), 2*time.Hour)
+	delete(l.files, first) // seen anew
+	l.pass(t.Context(), t.Context())
+	require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+
+	w.seal(spec{})
+	d.opt.GateBytes = 1
+	l.pass(t.Context(), t.Context())
+	require.Equal(t, map[segment.State]int{segment.Committed: 2}, w.states("events"))
+	w.accounted()
+}
+
+// Oldest first by seal time, then by name.
+func TestDue_oldest_first(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	a, b, c := w.seal(spec{}), w.seal(spec{}), w.seal(spec{})
+	w.age(w.lane("events").Path(segment.Sealed, c), time.Minute)
+	w.age(w.lane("events").Path(segment.Sealed, a), time.Second)
+	d, err := newDrain(w.options(), w.tables)
+	require.NoError(t, err)
+	l := newLane(d, w.lane("events"))
+	require.NoError(t, l.list())
+	require.Equal(t, []string{c, a, b}, fileNames(l.due()))
+}
+
+// The byte budget over all lanes, and one segment larger than it.
+func TestMemory_bytes_in_flight_are_bounded(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	const lanes, each = 6, 4
+	for i := range lanes {
+		for range each {
+			w.seal(spec{index: fmt.Sprint("lane", i), rows: 100})
+		}
+	}
+	size := int64(len(encode(t, spec{rows: 100})))
+	w.opt.MaxBytesInFlight = 4 * size
+	d, err := newDrain(w.options(), w.tables)
+	require.NoError(t, err)
+	d.root, d.once = w.root, true
+	var inFlight, peak atomic.Int64
+	for i := range lanes {
+		table := w.tables.get(fmt.Sprint("lane", i))
+		table.before = func(_ context.Context, segs []lake.Segment) error {
+			n := inFlight.Add(int64(len(segs)))
+			defer inFlight.Add(-int64(len(segs)))
+			for range 10_000 { // let the others in
+				peak.Store(max(peak.Load(), n))
+				n = inFlight.Load()
+				runtime.Gosched()
+			}
+			return nil
+		}
+	}
+	require.NoError(t, d.sweep(t.Context()))
+	require.Equal(t, int64(lanes*each), d.report().Segments)
+	require.LessOrEqual(t, peak.Load(), int64(4))
+	require.True(t, d.bytes.TryAcquire(4*size), "all of it was given back")
+
+	w.seal(spec{rows: 5000})
+	d.bytes.Release(4 * size)
+	require.NoError(t, d.sweep(t.Context()))
+	w.accounted()
+}
