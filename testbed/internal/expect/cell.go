@@ -57,46 +57,35 @@ func show(v any) string {
 	return short(fmt.Sprint(v))
 }
 
-// oneOf is a cell with several right values; the first is the usual one.
-func oneOf(want ...any) Cell {
-	return Cell{want[0], func(_ Window, _ map[string]any, got any) string {
-		for _, w := range want {
-			if reflect.DeepEqual(w, got) {
-				return ""
-			}
+func exactly(want any) Cell {
+	return Cell{want, func(_ Window, _ map[string]any, got any) string {
+		if reflect.DeepEqual(want, got) {
+			return ""
 		}
-		text := show(want[0])
-		for _, w := range want[1:] {
-			text += " or " + show(w)
-		}
-		return fmt.Sprintf("want %s, got %s", text, show(got))
+		return fmt.Sprintf("want %s, got %s", show(want), show(got))
 	}}
 }
 
-func exactly(want any) Cell { return oneOf(want) }
-
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// number is an integer; the zero of proto3 stands for "not set" and may be null.
-func number(n int64) Cell {
-	if n == 0 {
-		return oneOf("0", nil)
-	}
-	return exactly(decimal(n))
-}
+// number is an integer; zero is a value like any other.
+func number(n int64) Cell { return exactly(decimal(n)) }
 
 // clampInt is a uint64 as a long: what is too large becomes the largest.
 func clampInt(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 func count(n uint64) Cell { return number(clampInt(n)) }
 
-// text is a string; the empty one of proto3 may be null.
+// text is a string that is null when empty.
 func text(s string) Cell {
 	if s == "" {
-		return oneOf("", nil)
+		return exactly(nil)
 	}
 	return exactly(clean(s))
 }
+
+// name is a string that is never null.
+func name(s string) Cell { return exactly(clean(s)) }
 
 func double(f float64) Cell {
 	return Cell{formatDouble(f), func(_ Window, _ map[string]any, got any) string { return doubleDiffers(f, got) }}
@@ -133,11 +122,8 @@ func id(b []byte) Cell {
 
 // enum is the OTLP name; a number that has none as decimal text.
 func enum(number int32, name string) Cell {
-	switch {
-	case name == "":
+	if name == "" {
 		return exactly(decimal(int64(number)))
-	case number == 0:
-		return oneOf(name, nil)
 	}
 	return exactly(name)
 }
@@ -152,8 +138,21 @@ func micros(ns int64) string {
 	return decimal(us)
 }
 
-// rawTime is a uint64 time as two's complement; 0 may be null.
-func rawTime(ns uint64) Cell { return number(int64(ns)) }
+// rawTime is a uint64 time as two's complement; null when not set.
+func rawTime(ns uint64) Cell {
+	if ns == 0 {
+		return exactly(nil)
+	}
+	return number(int64(ns))
+}
+
+// clampedTime is a time as a long; null when not set.
+func clampedTime(ns uint64) Cell {
+	if ns == 0 {
+		return exactly(nil)
+	}
+	return count(ns)
+}
 
 // timestamp is a time as microseconds, rounded down; null when not set.
 func timestamp(ns uint64) Cell {
@@ -199,23 +198,6 @@ func effective(times ...uint64) (us, ns Cell) {
 	return us, ns
 }
 
-// either is a cell that one of several cells must accept.
-func either(cells ...Cell) Cell {
-	return Cell{cells[0].Want, func(w Window, row map[string]any, got any) string {
-		var first string
-		for i, c := range cells {
-			p := c.Check(w, row, got)
-			if p == "" {
-				return ""
-			}
-			if i == 0 {
-				first = p
-			}
-		}
-		return first
-	}}
-}
-
 // first keeps the first of each key, as the tables do.
 func first(kvs []*commonpb.KeyValue) []*commonpb.KeyValue {
 	seen := map[string]bool{}
@@ -240,6 +222,9 @@ func attributes(kvs []*commonpb.KeyValue, typesColumn string) (values, types Cel
 		}
 	}
 	values = Cell{wantValues, func(_ Window, row map[string]any, got any) string {
+		if got == nil {
+			return "want a map, got null"
+		}
 		pairs, problem := pairsOf(got)
 		if problem != "" {
 			return problem
@@ -270,7 +255,7 @@ func attributes(kvs []*commonpb.KeyValue, typesColumn string) (values, types Cel
 	return values, types
 }
 
-// pairsOf reads a map column: [[key, value], ...]. A null value counts as the text null.
+// pairsOf reads a map column: [[key, value], ...].
 func pairsOf(got any) (map[string]string, string) {
 	out := map[string]string{}
 	if got == nil {
@@ -291,10 +276,6 @@ func pairsOf(got any) (map[string]string, string) {
 		}
 		if _, twice := out[key]; twice {
 			return nil, fmt.Sprintf("key %q stands twice", key)
-		}
-		if pair[1] == nil {
-			out[key] = "null"
-			continue
 		}
 		if out[key], ok = pair[1].(string); !ok {
 			return nil, "value " + show(pair[1]) + " is no text"
@@ -335,16 +316,13 @@ func valueDiffers(want *commonpb.AnyValue, text, typ string) string {
 	return differs(want, got, "value")
 }
 
-// list is a column with a list of structs.
+// list is a column with a list of structs, empty rather than null.
 func list(rows []Row) Cell {
 	want := make([]any, len(rows))
 	for i, r := range rows {
 		want[i] = r.Wanted()
 	}
 	return Cell{want, func(w Window, _ map[string]any, got any) string {
-		if got == nil && len(rows) == 0 {
-			return ""
-		}
 		l, ok := got.([]any)
 		if !ok || len(l) != len(rows) {
 			return fmt.Sprintf("want %d elements, got %d: %s", len(rows), len(l), show(got))
@@ -362,16 +340,13 @@ func list(rows []Row) Cell {
 	}}
 }
 
-// scalars is a column with a list of plain values.
+// scalars is a column with a list of plain values, empty rather than null.
 func scalars[T any](values []T, render func(T) string, check func(T, any) string) Cell {
 	want := make([]any, len(values))
 	for i, v := range values {
 		want[i] = render(v)
 	}
 	return Cell{want, func(_ Window, _ map[string]any, got any) string {
-		if got == nil && len(values) == 0 {
-			return ""
-		}
 		l, ok := got.([]any)
 		if !ok || len(l) != len(values) {
 			return fmt.Sprintf("want %d elements, got %d: %s", len(values), len(l), show(got))

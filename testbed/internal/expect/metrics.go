@@ -4,15 +4,15 @@ package expect
 // which docs/tables.md says, so all its fields count as seen.
 func metricRows(n *node) []Row {
 	base := Row{
-		"metric_name": text(n.str("name")), "unit": text(n.str("unit")), "description": text(n.str("description")),
+		"metric_name": name(n.str("name")), "unit": text(n.str("unit")), "description": text(n.str("description")),
 	}
 	base.attributes(n, "metadata", "metadata", "metadata_types")
 	var out []Row
 	add := func(typ string, data *node, point func(Row, *node)) {
 		for _, p := range data.list("data_points") {
 			r := emptyPoint()
-			for name, c := range base {
-				r[name] = c
+			for column, c := range base {
+				r[column] = c
 			}
 			r["metric_type"] = exactly(typ)
 			pointColumns(r, p)
@@ -55,12 +55,12 @@ func metricRows(n *node) []Row {
 func emptyPoint() Row {
 	r := Row{}
 	position(r)
-	for _, name := range []string{
+	for _, column := range []string{
 		"aggregation_temporality", "is_monotonic", "value_double", "value_int", "count", "sum", "min", "max", "bucket_counts",
 		"explicit_bounds", "scale", "zero_count", "zero_threshold", "positive_offset", "positive_bucket_counts",
 		"negative_offset", "negative_bucket_counts", "quantiles",
 	} {
-		r[name] = exactly(nil)
+		r[column] = exactly(nil)
 	}
 	r["exemplars"] = list(nil)
 	return r
@@ -93,10 +93,10 @@ func numberPoint(r Row, p *node) {
 
 // optional sets columns from fields that know "not set".
 func optional(r Row, p *node, names ...string) {
-	for _, name := range names {
-		r[name] = exactly(nil)
-		if p.has(name) {
-			r[name] = double(p.float(name))
+	for _, field := range names {
+		r[field] = exactly(nil)
+		if p.has(field) {
+			r[field] = double(p.float(field))
 		}
 	}
 }
@@ -138,7 +138,7 @@ func exemplars(p *node) []Row {
 	var out []Row
 	for _, e := range p.list("exemplars") {
 		r := Row{
-			"timestamp_ns": count(e.uint("time_unix_nano")),
+			"timestamp_ns": clampedTime(e.uint("time_unix_nano")),
 			"trace_id":     id(e.bytes("trace_id")), "span_id": id(e.bytes("span_id")),
 		}
 		value(r, e)

@@ -53,8 +53,8 @@ func groups(root *node, resources, scopes, records string, rule func(*node) []Ro
 			scopeColumns(base, sg)
 			for _, r := range sg.list(records) {
 				for _, row := range rule(r) {
-					for name, c := range base {
-						row[name] = c
+					for column, c := range base {
+						row[column] = c
 					}
 					out = append(out, row)
 				}
@@ -85,12 +85,7 @@ func resourceColumns(r Row, group *node) {
 		if kv.Key != "service.name" {
 			continue
 		}
-		switch kind(kv.Value) {
-		case "":
-			r["service_name"] = text(kv.Value.GetStringValue())
-		default: // not a text: its JSON, or nothing
-			r["service_name"] = oneOf(render(kv.Value), nil)
-		}
+		r["service_name"] = exactly(render(kv.Value))
 	}
 }
 
@@ -134,8 +129,8 @@ func logRow(n *node) []Row {
 	return []Row{r}
 }
 
-// body is the text of a string body with no type, or the JSON text of any other with its type. No body at all has
-// neither text nor, as it is no string, need of a type.
+// body is the text of a string body with no type, or the JSON text of any other with its type. No body at all is null,
+// of type empty.
 func body(n *node) (value, typ Cell) {
 	v := n.anyValue("body")
 	k := kind(v)
@@ -143,7 +138,7 @@ func body(n *node) (value, typ Cell) {
 	case "":
 		return exactly(render(v)), exactly(nil)
 	case "empty":
-		return exactly(nil), oneOf(nil, "empty")
+		return exactly(nil), exactly("empty")
 	}
 	value = Cell{render(v), func(_ Window, _ map[string]any, got any) string {
 		s, ok := got.(string)
@@ -159,7 +154,7 @@ func spanRow(n *node) []Row {
 	r := Row{}
 	position(r)
 	start, end := n.uint("start_time_unix_nano"), n.uint("end_time_unix_nano")
-	r["timestamp"], r["timestamp_ns"] = spanTime(start, end)
+	r["timestamp"], r["timestamp_ns"] = effective(start)
 	r["start_time_unix_nano"], r["end_time_unix_nano"] = rawTime(start), rawTime(end)
 	r["end_timestamp"] = timestamp(end)
 	r["duration_ns"] = duration(start, end)
@@ -167,7 +162,7 @@ func spanRow(n *node) []Row {
 	r["parent_span_id"] = id(n.bytes("parent_span_id"))
 	r["trace_state"] = text(n.str("trace_state"))
 	r["flags"] = count(n.uint("flags"))
-	r["name"] = text(n.str("name"))
+	r["name"] = name(n.str("name"))
 	r["kind"] = enum(n.enum("kind", "SPAN_KIND_"))
 	r["status_code"], r["status_message"] = enum(0, "UNSET"), text("")
 	if s := n.msg("status"); s != nil {
@@ -182,22 +177,13 @@ func spanRow(n *node) []Row {
 	return []Row{r}
 }
 
-// spanTime is the start. A span without one may be placed at the epoch, at its end or at its arrival: docs/tables.md
-// only says that it has a place.
-func spanTime(start, end uint64) (us, ns Cell) {
-	if start != 0 {
-		return effective(start)
-	}
-	us0, ns0 := effective(end)
-	us1, ns1 := effective()
-	return either(us0, us1, exactly("0")), either(ns0, ns1, exactly("0"))
-}
-
 // duration is end less start, exact where a long can say it and else the nearest long; a span that lacks one of the two
-// may have none.
+// has none.
 func duration(start, end uint64) Cell {
 	var d int64
 	switch {
+	case start == 0 || end == 0:
+		return exactly(nil)
 	case end >= start:
 		d = clampInt(end - start)
 	case start-end > 1<<63:
@@ -205,16 +191,13 @@ func duration(start, end uint64) Cell {
 	default:
 		d = -int64(start - end)
 	}
-	if start == 0 || end == 0 {
-		return oneOf(nil, decimal(d))
-	}
 	return exactly(decimal(d))
 }
 
 func spanEvents(n *node) []Row {
 	var out []Row
 	for _, e := range n.list("events") {
-		r := Row{"timestamp_ns": count(e.uint("time_unix_nano")), "name": text(e.str("name"))}
+		r := Row{"timestamp_ns": clampedTime(e.uint("time_unix_nano")), "name": name(e.str("name"))}
 		r.attributes(e, "attributes", "attributes", "attribute_types")
 		r["dropped_attributes_count"] = count(e.uint("dropped_attributes_count"))
 		out = append(out, r)
