@@ -163,11 +163,15 @@ func (ln *lane) step() {
 	}
 	ln.write(ln.taken[:n])
 	ln.drop(n)
-	if s := ln.cur; s != nil && (s.damaged || s.at.rows >= int64(ln.log.opt.MaxEvents) ||
-		s.at.off >= ln.log.opt.SegmentMaxBytes) {
+	if s := ln.cur; s.damaged || ln.full(s.at.rows, s.at.off) {
 		ln.hot = s.synced.off > 0 && !s.damaged // before the sealer has it
 		ln.roll()
 	}
+}
+
+// full tells whether a segment with so many rows and bytes is to be sealed.
+func (ln *lane) full(rows, off int64) bool {
+	return rows >= int64(ln.log.opt.MaxEvents) || off >= ln.log.opt.SegmentMaxBytes
 }
 
 // fits tells whether p may go into the open segment behind ahead bytes of the same group.

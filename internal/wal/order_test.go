@@ -128,3 +128,22 @@ func TestOrder_auto_after_restart(t *testing.T) {
 	}, changes(disk, from))
 	closeLog(t, l)
 }
+
+// The group that fills a segment carries the end of the stream and the final header: its sync is the seal's.
+func TestOrder_filling_group(t *testing.T) {
+	t.Parallel()
+	disk := simfs.New(nil)
+	opt := options(disk, "/wal")
+	opt.MaxEvents = 3
+	l := open(t, opt)
+	_, err := l.Append(context.Background(), request(t, Auto, 1))
+	require.NoError(t, err)
+	from := len(disk.Ops())
+	_, err = l.Append(context.Background(), request(t, WaitFor, 2, 3))
+	require.NoError(t, err)
+	closeLog(t, l)
+	require.Equal(t, []string{
+		"writev active/*.arrow.partial", "writeat active/*.arrow.partial", "sync active/*.arrow.partial", "syncdir active",
+		"link active/*.arrow.partial -> sealed/*.arrow", "syncdir sealed", "remove active/*.arrow.partial", "syncdir active",
+	}, changes(disk, from))
+}

@@ -72,7 +72,7 @@ func (ln *lane) copyOver(s *openSegment, to mark) error {
 		return err
 	}
 	_ = s.file.Close() // damaged: its verdict is known
-	s.file, s.ended = f, false
+	s.file, s.ended, s.headed, s.final = f, false, false, false
 	return nil
 }
 

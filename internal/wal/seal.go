@@ -143,19 +143,38 @@ func (ln *lane) flushed(s *openSegment, err error) {
 	}
 }
 
-// finish writes the end of the stream and the final header, and syncs both.
+// finish writes the end of the stream and the final header, and syncs both, as far as that is not done.
 func (ln *lane) finish(s *openSegment) error {
-	eos := frame.EOS()
 	if !s.ended {
-		if _, err := s.file.Writev([][]byte{eos}); err != nil {
+		if _, err := s.file.Writev([][]byte{frame.EOS()}); err != nil {
 			if terr := s.file.Truncate(s.at.off); terr != nil {
 				s.damaged = true
 			}
 			return fmt.Errorf("end the stream: %w", err)
 		}
 		s.ended = true
-		ln.log.space.written.Add(int64(len(eos)))
 	}
+	if !s.headed {
+		if err := s.writeHeader(); err != nil {
+			return err
+		}
+		s.headed = true
+	}
+	if !s.final {
+		if err := s.file.Sync(); err != nil {
+			s.damaged = true
+			return fmt.Errorf("sync: %w", err)
+		}
+		s.final = true
+	}
+	// The bytes are durable; the descriptor has nothing left to lose.
+	s.whole = true
+	return s.file.Close()
+}
+
+// writeHeader puts the final header over the first one. It is true once the stream has its end.
+func (s *openSegment) writeHeader() error {
+	eos := frame.EOS()
 	minTime, maxTime := s.at.times()
 	head := frame.Header{
 		MinTime: minTime, MaxTime: maxTime, Table: s.table,
@@ -165,13 +184,7 @@ func (ln *lane) finish(s *openSegment) error {
 	if _, err := s.file.WriteAt(head[:], 0); err != nil {
 		return fmt.Errorf("write the header: %w", err)
 	}
-	if err := s.file.Sync(); err != nil {
-		s.damaged = true
-		return fmt.Errorf("sync: %w", err)
-	}
-	// The bytes are durable; the descriptor has nothing left to lose.
-	s.whole = true
-	return s.file.Close()
+	return nil
 }
 
 // sealDone ends the sealer's claim on the lane unless a segment came in meanwhile.

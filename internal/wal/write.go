@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
@@ -38,7 +40,9 @@ type openSegment struct {
 	// Its good prefix is copied before it is sealed.
 	damaged bool
 	ended   bool // EOS stands behind at.off
-	whole   bool // header and stream are sealed and synced, the file is closed; only the move is missing
+	headed  bool // the final header is written
+	final   bool // both are synced
+	whole   bool // and the file is closed: only the move is missing
 
 	// Guarded by the lane's mu once the sealer has it.
 	flushed  bool       // all of it is synced, or the sealer has tried and been refused
@@ -51,30 +55,9 @@ type openSegment struct {
 func (ln *lane) write(group []*pending) {
 	s := ln.cur
 	before := s.at
-	ln.bufs = ln.bufs[:0]
-	for _, p := range group {
-		if s.synced.off > 0 {
-			// So that recovery tells a hole in this group from damage in what was promised. Append has parsed
-			// the body, so there is no error.
-			_ = frame.MarkSynced(p.req.Body, s.synced.off)
-		}
-		ln.bufs = append(ln.bufs, p.req.Body)
-	}
-	n, err := s.file.Writev(ln.bufs)
-	clear(ln.bufs)
-	if err != nil {
-		err = fmt.Errorf("append to %s: %w", s.path, err)
-	}
-	kept, sync := s.take(group, n)
-	ln.log.space.written.Add(s.at.off - before.off)
-	if err != nil {
-		if terr := s.file.Truncate(s.at.off); terr != nil {
-			s.damaged = true
-			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", s.path, s.at.off, terr))
-		}
-	}
+	kept, err := ln.put(group)
 	var serr, olderErr error
-	if sync {
+	if anyWaits(group[:kept]) {
 		if serr = ln.sync(s); serr != nil {
 			s.damaged = true
 			s.at = before // nothing of the group was promised; it is not copied when the file is
@@ -97,21 +80,64 @@ func (ln *lane) write(group []*pending) {
 	})
 }
 
+// put writes a group with one Writev and tells how many requests of it are in the file whole. A group that fills
+// the segment and will be synced brings the end of the stream and the final header with it: one sync then makes
+// the rows durable and the segment ready to move.
+func (ln *lane) put(group []*pending) (kept int, err error) {
+	s := ln.cur
+	start := s.at.off
+	rows, off := s.at.rows, start
+	ln.bufs = ln.bufs[:0]
+	for _, p := range group {
+		if s.synced.off > 0 {
+			// So that recovery tells a hole in this group from damage in what was promised. Append has parsed
+			// the body, so there is no error.
+			_ = frame.MarkSynced(p.req.Body, s.synced.off)
+		}
+		ln.bufs = append(ln.bufs, p.req.Body)
+		rows += int64(p.req.Rows)
+		off += int64(len(p.req.Body))
+	}
+	last := ln.full(rows, off) && anyWaits(group)
+	if last {
+		ln.bufs = append(ln.bufs, frame.EOS())
+	}
+	n, err := s.file.Writev(ln.bufs)
+	clear(ln.bufs)
+	kept = s.take(group, n)
+	ln.log.space.written.Add(s.at.off - start)
+	switch {
+	case err == nil && last:
+		s.ended = true
+		s.headed = s.writeHeader() == nil // else the sealer tries again, and reports
+	case err != nil:
+		err = fmt.Errorf("append to %s: %w", s.path, err)
+		if terr := s.file.Truncate(s.at.off); terr != nil {
+			s.damaged = true
+			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", s.path, s.at.off, terr))
+		}
+	}
+	return kept, err
+}
+
+func anyWaits(group []*pending) bool {
+	return slices.ContainsFunc(group, func(p *pending) bool { return p.req.Mode == WaitFor })
+}
+
 // take moves the good offset over the requests that n bytes hold whole, and gives them their rows.
-func (s *openSegment) take(group []*pending, n int64) (kept int, sync bool) {
+func (s *openSegment) take(group []*pending, n int64) (kept int) {
 	for _, p := range group {
 		size := int64(len(p.req.Body))
 		if n < size {
-			return kept, sync
+			return kept
 		}
 		n -= size
 		first := s.at.rows
 		s.at.add(&p.req)
 		p.receipt = Receipt{Segment: s.id, First: first, End: s.at.rows}
-		sync = sync || p.req.Mode == WaitFor
 		kept++
 	}
-	return kept, sync
+	return kept
 }
 
 func (m *mark) add(r *Request) {
@@ -150,6 +176,7 @@ func (ln *lane) sync(s *openSegment) error {
 		s.named = true
 	}
 	s.synced = s.at
+	s.final = s.headed
 	return nil
 }
 
