@@ -2,6 +2,7 @@ package otelarrow
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type scratch struct {
 	root     *record
 	adjusted Adjusted
 	careful  bool // check each string, because the batch has bad ones
+	maxText  int  // bytes of one text column: what its offsets reach
 	json     []byte
 
 	logs    *logsWriters
@@ -37,7 +39,7 @@ type scratch struct {
 }
 
 func newScratch(sig Signal, mem memory.Allocator, home *sync.Pool) *scratch {
-	s := &scratch{mem: mem, home: home, layout: layouts[sig]}
+	s := &scratch{mem: mem, home: home, layout: layouts[sig], maxText: math.MaxInt32}
 	s.root = newRecord(s, arrow.StructOf(s.layout.wal.Fields()...))
 	switch sig {
 	case Logs:

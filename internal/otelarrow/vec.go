@@ -28,8 +28,11 @@ func (c *vec[T]) add(x T) {
 // grow makes room for n more values.
 func (c *vec[T]) grow(n int) {
 	const first = 64 // bytes
+	c.growTo(max(2*cap(c.v), len(c.v)+n, first/int(unsafe.Sizeof(*new(T)))))
+}
+
+func (c *vec[T]) growTo(want int) {
 	size := int(unsafe.Sizeof(*new(T)))
-	want := max(2*cap(c.v), len(c.v)+n, first/size)
 	mem := c.s.mem.Allocate(want * size)
 	grown := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), want)
 	kept := copy(grown, c.v)

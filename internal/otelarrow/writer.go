@@ -3,7 +3,6 @@ package otelarrow
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -114,6 +113,7 @@ type text struct {
 	off   vec[int32]
 	bytes vec[byte]
 	nulls bitmap
+	full  bool // bytes would outgrow the offsets
 }
 
 func (t *text) add(v string) {
@@ -127,7 +127,11 @@ func (t *text) add(v string) {
 func (t *text) put(v string) {
 	n := len(t.bytes.v)
 	if len(v) > cap(t.bytes.v)-n {
-		t.bytes.grow(len(v))
+		if n+len(v) > t.s.maxText {
+			t.full, v = true, "" // check will say so
+		} else {
+			t.bytes.growTo(min(max(2*cap(t.bytes.v), n+len(v), 64), t.s.maxText))
+		}
 	}
 	t.bytes.v = t.bytes.v[:n+len(v)]
 	copy(t.bytes.v[n:], v)
@@ -158,13 +162,14 @@ func (t *text) reset() {
 	t.off.v, t.bytes.v = t.off.v[:0], t.bytes.v[:0]
 	t.off.add(0)
 	t.nulls.reset()
+	t.full = false
 }
 
 // check looks at the whole column at once, which is several times cheaper than at
 // each string: the column is valid when its bytes are and no string starts within a rune.
 func (t *text) check() (bool, error) {
 	b := t.bytes.v
-	if len(b) > math.MaxInt32 {
+	if t.full {
 		return false, ErrTooBig
 	}
 	if isASCII(b) {
