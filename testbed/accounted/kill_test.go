@@ -132,7 +132,6 @@ func plan(p *collector.Process, run, mode string, batch int) load.Plan {
 type death struct {
 	aim, event string
 	classes    []string
-	health     bool // it had become healthy
 	took       time.Duration
 }
 
@@ -210,15 +209,18 @@ func (k *killer) missing() []string {
 	return out
 }
 
-// next aims at the class that lacks a hit and was tried least; every fourth life is not given rest.
+// next aims at a class that lacks a hit, the one tried least first; when none lacks one, at any. Every fourth life is
+// given no rest.
 func (k *killer) next(missing []string) target {
+	unrested := len(k.deaths)%4 == 3
 	pool := slices.DeleteFunc(slices.Clone(targets), func(t target) bool {
-		return t.unrested || len(missing) > 0 && !slices.Contains(missing, t.class)
+		return t.unrested != unrested || !unrested && len(missing) > 0 && !slices.Contains(missing, t.class)
 	})
-	if len(k.deaths)%4 == 3 || len(pool) == 0 {
-		pool = slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !t.unrested })
+	k.rng.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+	if len(missing) == 0 {
+		return pool[0]
 	}
-	return pool[(k.tries[pool[0].class]+k.rng.IntN(2))%len(pool)]
+	return slices.MinFunc(pool, func(a, b target) int { return k.tries[a.class] - k.tries[b.class] })
 }
 
 // killOnce arms a hunt on the running life, or on the next one from its first moment, and writes down what was hit.
@@ -228,7 +230,7 @@ func (k *killer) killOnce(aim target) {
 	known := k.liveFiles()
 	h, err := newHunt(k.p.PID(), k.Data, aim)
 	require.NoError(k.t, err)
-	d := death{aim: aim.class, health: true}
+	d := death{aim: aim.class}
 	begin := time.Now()
 	if !aim.unrested {
 		// Let it work for a moment that differs from life to life.
