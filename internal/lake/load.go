@@ -41,6 +41,8 @@ func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, err
 // load opens the table, and checks that it is this incarnation, that it did not go back, and that its proof is
 // whole. A state it returns was seen: an older one will be refused from now on.
 func (t *Table) load(ctx context.Context) (state, error) {
+	// Asked before the catalog is: a commit of this process may land in between, and is no step back.
+	sequence, metadata := t.Head()
 	tbl, err := t.lake.open(ctx, t.id)
 	if err != nil {
 		return state{}, err
@@ -49,7 +51,7 @@ func (t *Table) load(ctx context.Context) (state, error) {
 	if have := meta.TableUUID(); have != t.uuid {
 		return state{}, &IncarnationError{Table: t.Name(), Want: t.uuid, Have: have}
 	}
-	if err := t.checkHead(tbl); err != nil {
+	if err := t.checkHead(tbl, head{sequence, metadata}); err != nil {
 		return state{}, err
 	}
 	p, err := readProof(meta, t.lake.now())
@@ -82,16 +84,16 @@ func readProof(meta table.Metadata, now time.Time) (proof, error) {
 	return p, nil
 }
 
-// checkHead compares the table with the newest state seen of it.
-func (t *Table) checkHead(tbl *table.Table) error {
-	seq, loc := t.Head()
+// checkHead compares the table with a state that was seen of it before it was loaded.
+func (t *Table) checkHead(tbl *table.Table, seen head) error {
 	have := headOf(tbl)
-	if loc == "" || have.metadata == loc {
+	if seen.metadata == "" || have.metadata == seen.metadata {
 		return nil
 	}
-	if have.sequence < seq || forked(tbl, loc) {
+	if have.sequence < seen.sequence || forked(tbl, seen.metadata) {
 		return &GoneBackError{
-			Table: t.Name(), WantSequence: seq, HaveSequence: have.sequence, WantMetadata: loc, HaveMetadata: have.metadata,
+			Table: t.Name(), WantSequence: seen.sequence, HaveSequence: have.sequence,
+			WantMetadata: seen.metadata, HaveMetadata: have.metadata,
 		}
 	}
 	return nil

@@ -63,7 +63,6 @@ func (c *parquetColumns) properties(ndv int64) (*parquet.WriterProperties, error
 		parquet.WithCompressionLevel(3),
 		parquet.WithPageIndexEnabled(true),
 		parquet.WithMaxStatsSize(maxStatsSize),
-		parquet.WithMaxRowGroupLength(math.MaxInt32),
 	}
 	leaves, err := pqarrow.ToParquet(c.arrow, nil, pqarrow.DefaultWriterProps())
 	if err != nil {

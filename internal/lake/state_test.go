@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -87,6 +88,31 @@ func TestCommit_a_forked_catalog_stops_the_table(t *testing.T) {
 	var back *GoneBackError
 	require.ErrorAs(t, err, &back)
 	require.Equal(t, int64(3), back.HaveSequence)
+}
+
+// Whoever looks something up while this process commits sees an older state or a newer one, but no step back.
+func TestLookup_during_commits(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{})
+	tbl := events(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	for range 3 {
+		g.Go(func() error {
+			for ctx.Err() == nil {
+				if _, err := tbl.Lookup(t.Context(), []string{"x"}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for i := range 8 {
+		_, err := tbl.Commit(t.Context(), []Segment{newSegment(t, uint64(i), 1)})
+		require.NoError(t, err)
+	}
+	cancel()
+	require.NoError(t, g.Wait())
 }
 
 // What others do to a table in the ordinary way is no step back.
