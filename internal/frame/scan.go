@@ -1,13 +1,13 @@
 package frame
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
-// scanBudget bounds the bytes that scan checksums, in multiples of the body: a tail may be full of starts that
-// each claim the rest of it.
-const scanBudget = 4
+const (
+	// scanBudget bounds the bytes that scan looks at for candidates, in multiples of the body: a tail may be full
+	// of starts that each claim the rest of it. scanCost is what a candidate costs at least.
+	scanBudget = 4
+	scanCost   = 128
+)
 
 // found is what scan knows about the bytes behind a bad message.
 type found struct {
@@ -16,61 +16,67 @@ type found struct {
 	synced int64 // how much that was
 }
 
-// scan looks for whole record batches from off to the end of the body.
+// scan looks for whole record batches from off to the end of the body. Messages start at multiples of 8.
 //
 // A record that holds an Arrow message as text can look like one. The segment is then refused instead of
 // shortened, which loses nothing.
 func (w *walk) scan(off int64) (found, error) {
 	probe := &walk{src: w.src.clone(), schema: true, crcs: w.crcs}
 	budget := scanBudget * w.src.size
-	mark := EOS()[:4]
 	var f found
-	for off+prefixSize < w.src.size {
-		part := min(w.src.size-off, windowSize)
-		b, err := w.src.view(off, part)
+	for off = (off + 7) &^ 7; off+prefixSize <= w.src.size; {
+		b, err := w.src.view(off, min(w.src.size-off, windowSize))
 		if err != nil {
 			return f, err
 		}
-		i := bytes.Index(b, mark)
-		if i < 0 {
-			off += part - int64(len(mark)) + 1
-			continue
+		next := off + int64(len(b))&^7
+		for i := int64(0); off+i < next; i += 8 {
+			if !mayStart(b[i:], w.src.size-off-i) {
+				continue
+			}
+			probe.pos = off + i
+			size, cost, synced, err := probe.whole()
+			if err != nil {
+				return f, err
+			}
+			if budget -= cost + scanCost; budget < 0 {
+				// Bytes made to look like this are not a tear.
+				return found{first: probe.pos, at: probe.pos, synced: w.src.base + w.src.size}, nil
+			}
+			if size == 0 {
+				continue
+			}
+			if f.first == 0 {
+				f.first = probe.pos
+			}
+			if synced >= f.synced {
+				f.at, f.synced = probe.pos, synced
+			}
+			if i += size - 8; off+i+8 > next {
+				next = off + i + 8
+			}
 		}
-		probe.pos = off + int64(i)
-		size, cost, synced, err := probe.whole()
-		if err != nil {
-			return f, err
-		}
-		if size > 0 && f.first == 0 {
-			f.first = probe.pos
-		}
-		if size > 0 && synced >= f.synced {
-			f.at, f.synced = probe.pos, synced
-		}
-		if budget -= cost; budget < 0 {
-			// Bytes made to look like this are not a tear.
-			return found{first: probe.pos, at: probe.pos, synced: w.src.base + w.src.size}, nil
-		}
-		off = probe.pos + max(size, 1)
+		off = next
 	}
 	return f, nil
 }
 
+// mayStart tells whether the 8 bytes at the start of b can be the prefix of a message in rest bytes.
+func mayStart(b []byte, rest int64) bool {
+	metaLen := int64(int32(binary.LittleEndian.Uint32(b[4:])))
+	return binary.LittleEndian.Uint32(b) == continuation && metaLen > 0 && metaLen <= maxMetadata && metaLen%8 == 0 &&
+		metaLen <= rest-prefixSize
+}
+
 // whole returns the size of the record batch that stands at pos, or 0; how many bytes it took to know; and how
-// much of the file was synced when it was written.
+// much of the file was synced when it was written. The prefix at pos is one that mayStart accepts.
 func (w *walk) whole() (size, cost, synced int64, err error) {
 	rest := w.src.size - w.pos - prefixSize
-	if rest < 0 {
-		return 0, 0, 0, nil
-	}
 	prefix, err := w.src.view(w.pos, prefixSize)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	metaLen := int64(int32(binary.LittleEndian.Uint32(prefix[4:])))
-	if metaLen <= 0 || metaLen > maxMetadata || metaLen%8 != 0 || metaLen > rest {
-		return 0, 0, 0, nil
-	}
+	metaLen := int64(binary.LittleEndian.Uint32(prefix[4:]))
 	meta, err := w.src.view(w.pos+prefixSize, metaLen)
 	if err != nil {
 		return 0, 0, 0, err

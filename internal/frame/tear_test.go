@@ -263,6 +263,38 @@ func mark(tb testing.TB, file []byte, off int, synced int64) {
 	require.NoError(tb, MarkSynced(file[off:], synced))
 }
 
+// A torn batch may be full of what looks like starts of messages, by chance or because somebody sent them. The
+// search for whole messages in it must end, and soon.
+func TestDecode_tail_full_of_starts(t *testing.T) {
+	t.Parallel()
+	file, ends := partialFile(t, threeBatches()...)
+	start := func(metaLen uint32) []byte { return binary.LittleEndian.AppendUint32(EOS()[:4:4], metaLen) }
+	for name, tail := range map[string][]byte{
+		"empty_metadata":   bytes.Repeat(start(8), 1<<20),
+		"long_metadata":    bytes.Repeat(start(1<<20), 1<<20),
+		"minus_ones":       bytes.Repeat(start(0xFFFF_FFFF), 1<<20),
+		"heads_of_batches": bytes.Repeat(file[ends[0]:ends[0]+1800], 4<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			torn := append(bytes.Clone(file[:ends[2]]), start(maxMetadata)...)
+			torn = append(torn, tail...)
+			require.Less(t, len(torn)-ends[2], maxMetadata)
+			s, err := decode(torn, DecodeOptions{})
+			sum, ierr := Inspect(bytes.NewReader(torn), int64(len(torn)), DecodeOptions{})
+			require.Equal(t, err, ierr)
+			if err != nil { // too many starts to look at: refused, which loses nothing
+				require.ErrorIs(t, err, ErrFraming)
+				return
+			}
+			require.Len(t, s.Batches, 2)
+			require.Equal(t, int64(len(torn)-ends[2]), s.TailDropped)
+			require.Equal(t, s.TailDropped, sum.TailDropped)
+			s.Release()
+		})
+	}
+}
+
 func TestMarkSynced(t *testing.T) {
 	t.Parallel()
 	file, ends := partialFile(t, threeBatches()...)
