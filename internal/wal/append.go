@@ -80,7 +80,7 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 		return Receipt{}, err
 	}
 	defer l.space.release(size)
-	p := l.pending.Get().(*pending) //nolint:errcheck,forcetypeassert // the pool makes nothing else
+	p := l.pending.Get().(*pending) //nolint:errcheck // the pool makes nothing else
 	p.req, p.schema = r, schema
 	if err := l.enqueue(ln, p); err != nil {
 		return Receipt{}, err

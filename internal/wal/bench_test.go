@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +40,7 @@ func benchmarkAppend(b *testing.B, mode Mode, clients, rows int) {
 		Tenant: "t", Index: "events", Schema: testSchemas[0], Body: benchBody(b, rows), Rows: rows,
 		MinTime: 1, MaxTime: 2, Mode: mode,
 	}
-	_, err := l.Append(context.Background(), r) // makes the directories
+	_, err := l.Append(b.Context(), r) // makes the directories
 	require.NoError(b, err)
 	took := make([][]time.Duration, clients)
 	stop := keepSmall(dir)
@@ -60,7 +59,7 @@ func benchmarkAppend(b *testing.B, mode Mode, clients, rows int) {
 		r.Body = slices.Clone(r.Body) // the log writes into it
 		for range n {
 			from := time.Now()
-			if _, err := l.Append(context.Background(), r); err != nil {
+			if _, err := l.Append(b.Context(), r); err != nil {
 				b.Error(err)
 				return
 			}

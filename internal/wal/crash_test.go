@@ -50,7 +50,7 @@ func (h *history) requests(modes ...Mode) []Request {
 func (h *history) one(m Mode) {
 	r := h.requests(m)[0]
 	s := &h.sent[len(h.sent)-1]
-	s.receipt, s.err = h.l.Append(context.Background(), r)
+	s.receipt, s.err = h.l.Append(h.tb.Context(), r)
 }
 
 func (h *history) group(modes ...Mode) {
@@ -66,7 +66,7 @@ func (h *history) group(modes ...Mode) {
 func (h *history) run(fsys vfs.FS) error {
 	opt := options(fsys, "/wal")
 	opt.MaxEvents = 6
-	l, err := Open(context.Background(), opt)
+	l, err := Open(h.tb.Context(), opt)
 	if err != nil {
 		return err
 	}
@@ -76,12 +76,12 @@ func (h *history) run(fsys vfs.FS) error {
 	h.group(Auto, WaitFor, Auto) // fills the segment
 	h.one(Auto)
 	h.group(WaitFor, WaitFor)
-	_ = l.Seal(context.Background(), "t", "events")
+	_ = l.Seal(h.tb.Context(), "t", "events")
 	h.one(Auto)
 	h.group(Auto, Auto, Auto, Auto) // unsynced, and filled
 	h.one(WaitFor)
 	h.one(Auto)
-	done, cancel := context.WithCancel(context.Background())
+	done, cancel := context.WithCancel(h.tb.Context())
 	if errors.Is(h.sent[len(h.sent)-1].err, simfs.ErrOff) {
 		cancel() // do not wait for a machine that is off
 	}
@@ -141,12 +141,13 @@ func temps(tb testing.TB, disk *simfs.FS) []string {
 }
 
 // recoverOnce opens and closes, as a process that finds the disk and is stopped at once.
-func recoverOnce(disk *simfs.FS) error {
-	l, err := Open(context.Background(), options(disk, "/wal"))
+func recoverOnce(tb testing.TB, disk *simfs.FS) error {
+	tb.Helper()
+	l, err := Open(tb.Context(), options(disk, "/wal"))
 	if err != nil {
 		return err
 	}
-	done, cancel := context.WithCancel(context.Background())
+	done, cancel := context.WithCancel(tb.Context())
 	cancel()
 	return l.Close(done)
 }
@@ -181,15 +182,15 @@ func crashAt(t *testing.T, policy simfs.Policy, n int, seed uint64) bool {
 	second := disk.Crash(policy, rng)
 	again, _ := simfs.CutAt(rng.IntN(40))
 	second.SetHook(again)
-	_ = recoverOnce(second)
+	_ = recoverOnce(t, second)
 	second.PowerOff()
 	third := second.Crash(policy, rng)
-	require.NoError(t, recoverOnce(third), "n=%d", n)
+	require.NoError(t, recoverOnce(t, third), "n=%d", n)
 	log := fmt.Sprintf("n=%d seed=%d %s", n, seed, policy)
 	shown := h.verify(verdict{t, log}, third, policy)
 	// SEE-1: what a recovery has shown survives the next power loss.
 	fourth := third.Crash(simfs.KeepNone, rng)
-	require.NoError(t, recoverOnce(fourth), log)
+	require.NoError(t, recoverOnce(t, fourth), log)
 	require.Equal(t, shown, scan(t, fourth, "/wal"), "SEE-1 %s", log)
 	return fired()
 }
@@ -236,7 +237,7 @@ func TestCrash_faults(t *testing.T) {
 				for _, policy := range simfs.Policies() {
 					rng := rand.New(rand.NewPCG(uint64(k), uint64(policy)))
 					after := disk.Crash(policy, rng)
-					require.NoError(t, recoverOnce(after))
+					require.NoError(t, recoverOnce(t, after))
 					h.verify(verdict{t, fmt.Sprintf("k=%d %s", k, policy)}, after, policy)
 				}
 				if !fired() {

@@ -29,7 +29,7 @@ func TestShortWrite(t *testing.T) {
 	t.Parallel()
 	disk := simfs.New(nil)
 	l := open(t, options(disk, "/wal"))
-	_, err := l.Append(context.Background(), request(t, WaitFor, 1))
+	_, err := l.Append(t.Context(), request(t, WaitFor, 1))
 	require.NoError(t, err)
 	group := []Request{request(t, WaitFor, 2), request(t, Auto, 3), request(t, WaitFor, 4), request(t, Auto, 5)}
 	cut := int64(len(group[0].Body)+len(group[1].Body)) + 100
@@ -40,7 +40,7 @@ func TestShortWrite(t *testing.T) {
 	require.ErrorIs(t, errs[2], syscall.ENOSPC)
 	require.ErrorIs(t, errs[3], syscall.ENOSPC)
 	require.EqualValues(t, 2, receipts[1].First)
-	got, err := l.Append(context.Background(), request(t, WaitFor, 6))
+	got, err := l.Append(t.Context(), request(t, WaitFor, 6))
 	require.NoError(t, err)
 	require.Equal(t, Receipt{Segment: receipts[0].Segment, First: 3, End: 4}, got)
 	closeLog(t, l)
@@ -56,7 +56,7 @@ func TestFailedSync(t *testing.T) {
 	for _, kind := range []simfs.Kind{simfs.Sync, simfs.SyncDir} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			ctx := context.Background()
+			ctx := t.Context()
 			disk := simfs.New(nil)
 			l := open(t, options(disk, "/wal"))
 			before := Mode(WaitFor)
@@ -117,13 +117,13 @@ func renewAndCrash(t *testing.T, policy simfs.Policy, kind simfs.Kind, n int) bo
 	disk.SetHook(hook)
 	h.one(WaitFor)
 	require.Error(t, h.sent[len(h.sent)-1].err)
-	_ = l.Seal(context.Background(), "t", "events")
+	_ = l.Seal(t.Context(), "t", "events")
 	h.one(WaitFor)
-	done, cancel := context.WithCancel(context.Background())
+	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = l.Close(done)
 	after := disk.Crash(policy, rand.New(rand.NewPCG(uint64(n), uint64(policy))))
-	require.NoError(t, recoverOnce(after))
+	require.NoError(t, recoverOnce(t, after))
 	h.verify(verdict{t, fmt.Sprintf("n=%d %s %s", n, policy, kind)}, after, policy)
 	return fired()
 }
@@ -184,7 +184,7 @@ func (f *forgetfulFile) ReadAt(p []byte, off int64) (int, error) {
 // before them, and the loss is counted. What was synced is all there. ACK-1, ACK-2, LOUD-1.
 func TestFailedSync_takes_unsynced_rows(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	disk := simfs.New(nil)
 	reader := metric.NewManualReader()
 	opt := options(forgetful{disk}, "/wal")
@@ -209,7 +209,7 @@ func TestFailedSync_takes_unsynced_rows(t *testing.T) {
 // are refused with the disk's own error, and all is well when the disk is (T-04).
 func TestSealRefused(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	disk := simfs.New(nil)
 	opt := options(disk, "/wal")
 	opt.MaxEvents = 1
@@ -247,7 +247,7 @@ func TestCloseRefused(t *testing.T) {
 	t.Parallel()
 	disk := simfs.New(nil)
 	l := open(t, options(disk, "/wal"))
-	_, err := l.Append(context.Background(), request(t, WaitFor, 1))
+	_, err := l.Append(t.Context(), request(t, WaitFor, 1))
 	require.NoError(t, err)
 	disk.SetHook(func(op simfs.Op) error {
 		if op.Kind == simfs.Link {
@@ -255,7 +255,7 @@ func TestCloseRefused(t *testing.T) {
 		}
 		return nil
 	})
-	done, cancel := context.WithCancel(context.Background())
+	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	err = l.Close(done)
 	require.ErrorIs(t, err, syscall.EIO)

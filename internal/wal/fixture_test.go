@@ -2,7 +2,6 @@ package wal
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,14 +76,14 @@ func options(fsys vfs.FS, dir string) Options {
 
 func open(tb testing.TB, opt Options) *Log {
 	tb.Helper()
-	l, err := Open(context.Background(), opt)
+	l, err := Open(tb.Context(), opt)
 	require.NoError(tb, err)
 	return l
 }
 
 func closeLog(tb testing.TB, l *Log) {
 	tb.Helper()
-	require.NoError(tb, l.Close(context.Background()))
+	require.NoError(tb, l.Close(tb.Context()))
 }
 
 // found is one segment on disk.

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"context"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,7 +32,7 @@ func holdSyncs(disk *simfs.FS) (free chan struct{}, waiting chan struct{}) {
 // alone is never refused for its size (C3, B4).
 func TestLimit_in_flight(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	disk := simfs.New(nil)
 	opt := options(disk, "/wal")
 	opt.MaxInFlight = 100
@@ -63,7 +62,7 @@ func TestLimit_in_flight(t *testing.T) {
 func TestLimit_bytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
+		ctx := t.Context()
 		disk := simfs.New(nil)
 		opt := options(disk, "/wal")
 		opt.MaxBytes = 30_000
@@ -122,7 +121,7 @@ func TestLimit_bytes(t *testing.T) {
 // The floor of free space refuses before the disk is full, and counts what was written since it was measured.
 func TestLimit_free(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	disk := simfs.New(nil)
 	disk.SetSpace(vfs.Space{Free: 5000, Total: 100_000})
 	opt := options(disk, "/wal")
@@ -170,7 +169,7 @@ func TestSpace_walk(t *testing.T) {
 	require.NoError(t, disk.Link("/wal/t/events/sealed/a", "/wal/t/events/mirror-pending/a"))
 	require.NoError(t, vfs.WriteFile(disk, "/wal/t/events/sealed/b", make([]byte, 11)))
 	s := newSpace(&Options{Dir: "/wal"}, disk)
-	require.NoError(t, s.measure(context.Background()))
+	require.NoError(t, s.measure(t.Context()))
 	require.EqualValues(t, 111, s.used())
 }
 
@@ -186,7 +185,7 @@ func TestIdleLane(t *testing.T) {
 		opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
 		l := open(t, opt)
 		for range 2 {
-			_, err := l.Append(context.Background(), request(t, WaitFor, 1))
+			_, err := l.Append(t.Context(), request(t, WaitFor, 1))
 			require.NoError(t, err)
 			ln, err := l.lane("t", "events")
 			require.NoError(t, err)
@@ -208,7 +207,7 @@ func TestIdleLane(t *testing.T) {
 func gauge(t *testing.T, reader metric.Reader, name string) float64 {
 	t.Helper()
 	var rm metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &rm))
+	require.NoError(t, reader.Collect(t.Context(), &rm))
 	for _, sm := range rm.ScopeMetrics {
 		for _, m := range sm.Metrics {
 			if g, ok := m.Data.(metricdata.Gauge[float64]); ok && m.Name == name {
@@ -230,18 +229,18 @@ func TestSpare(t *testing.T) {
 		opt.MaxEvents, opt.MaxAge = 2, 5*time.Second
 		l := open(t, opt)
 		for id := range int64(5) {
-			_, err := l.Append(context.Background(), request(t, WaitFor, id*2+1, id*2+2))
+			_, err := l.Append(t.Context(), request(t, WaitFor, id*2+1, id*2+2))
 			require.NoError(t, err)
 			synctest.Wait()
 		}
-		_, err := l.Append(context.Background(), request(t, WaitFor, 11))
+		_, err := l.Append(t.Context(), request(t, WaitFor, 11))
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Len(t, names(t, disk, "/wal", segment.Active), 2, "the open one and the spare")
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		require.Empty(t, names(t, disk, "/wal", segment.Active))
-		_, err = l.Append(context.Background(), request(t, WaitFor, 12))
+		_, err = l.Append(t.Context(), request(t, WaitFor, 12))
 		require.NoError(t, err)
 		closeLog(t, l)
 		segs := scan(t, disk, "/wal")

@@ -24,7 +24,7 @@ func TestAppendSealClose(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "wal")
 	l := open(t, options(vfs.OS(), dir))
-	ctx := context.Background()
+	ctx := t.Context()
 	r1, err := l.Append(ctx, request(t, WaitFor, 10, 11))
 	require.NoError(t, err)
 	r2, err := l.Append(ctx, request(t, Auto, 5))
@@ -63,7 +63,7 @@ func TestUnknownTimes(t *testing.T) {
 		if i == 1 {
 			r.MinTime, r.MaxTime = 0, 0
 		}
-		_, err := l.Append(context.Background(), r)
+		_, err := l.Append(t.Context(), r)
 		require.NoError(t, err)
 	}
 	closeLog(t, l)
@@ -78,7 +78,7 @@ func TestAppendWithoutRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, options(vfs.OS(), dir))
-	ctx := context.Background()
+	ctx := t.Context()
 	got, err := l.Append(ctx, Request{Tenant: "t", Index: "events"})
 	require.NoError(t, err)
 	require.Equal(t, Receipt{}, got)
@@ -110,7 +110,7 @@ func TestAppendWithoutRows(t *testing.T) {
 // Each way to roll ends a segment where it should. ORD-1.
 func TestRoll(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	one := int64(len(body(t, testSchemas[0], 1)))
 	for _, tc := range []struct {
 		name  string
@@ -196,7 +196,7 @@ func TestRoll(t *testing.T) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ctx := context.Background()
+	ctx := t.Context()
 	l := open(t, options(vfs.OS(), dir))
 	_, err := l.Append(ctx, request(t, WaitFor, 1))
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestLock(t *testing.T) {
 	opt.Holder = "collector-7"
 	for range 3 {
 		l := open(t, opt)
-		_, err := Open(context.Background(), opt)
+		_, err := Open(t.Context(), opt)
 		var locked *vfs.LockedError
 		require.ErrorAs(t, err, &locked)
 		require.Contains(t, locked.Holder, "collector-7, host ")
@@ -238,7 +238,7 @@ func TestLock(t *testing.T) {
 // Wrong directories are refused with path and setting, and nothing is left in them.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	foreign := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(foreign, "CURRENT"), nil, 0o600))
 	_, err := Open(ctx, options(vfs.OS(), foreign))
@@ -286,7 +286,7 @@ func TestManyWriters(t *testing.T) {
 			id := int64(1 + i*rounds*2 + n*2)
 			r := request(t, Mode(n%2), id, id+1)
 			r.Tenant = []string{"a", "b", "c"}[i%3]
-			got, err := l.Append(context.Background(), r)
+			got, err := l.Append(t.Context(), r)
 			require.NoError(t, err)
 			receipts[i][n] = got
 		}
@@ -332,7 +332,7 @@ func TestCloseUnderLoad(t *testing.T) {
 			from := next + int64(i)*1_000_000
 			wg.Go(func() {
 				for id := from + 1; ; id++ {
-					_, err := l.Append(context.Background(), request(t, Mode(id%2), id))
+					_, err := l.Append(t.Context(), request(t, Mode(id%2), id))
 					if err != nil {
 						require.ErrorIs(t, err, ErrClosed)
 						return

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +66,7 @@ func short(name string) string {
 // write and one sync.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	disk := simfs.New(nil)
 	l := open(t, options(disk, "/wal"))
 	appendOne := func(mode Mode, id int64) []string {
@@ -116,12 +115,12 @@ func TestOrder_auto_after_restart(t *testing.T) {
 	t.Parallel()
 	disk := simfs.New(nil)
 	l := open(t, options(disk, "/wal"))
-	_, err := l.Append(context.Background(), request(t, Auto, 1))
+	_, err := l.Append(t.Context(), request(t, Auto, 1))
 	require.NoError(t, err)
 	closeLog(t, l)
 	l = open(t, options(disk, "/wal"))
 	from := len(disk.Ops())
-	_, err = l.Append(context.Background(), request(t, Auto, 2))
+	_, err = l.Append(t.Context(), request(t, Auto, 2))
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"create active/*.arrow.partial", "writev active/*.arrow.partial", "writev active/*.arrow.partial",
@@ -136,10 +135,10 @@ func TestOrder_filling_group(t *testing.T) {
 	opt := options(disk, "/wal")
 	opt.MaxEvents = 3
 	l := open(t, opt)
-	_, err := l.Append(context.Background(), request(t, Auto, 1))
+	_, err := l.Append(t.Context(), request(t, Auto, 1))
 	require.NoError(t, err)
 	from := len(disk.Ops())
-	_, err = l.Append(context.Background(), request(t, WaitFor, 2, 3))
+	_, err = l.Append(t.Context(), request(t, WaitFor, 2, 3))
 	require.NoError(t, err)
 	closeLog(t, l)
 	require.Equal(t, []string{

@@ -99,7 +99,14 @@ func (l *Log) recoverLane(ctx context.Context, ln segment.Lane, sum *recovered) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := l.recoverPartial(ln, e.Name, sum); err != nil {
+		switch err := l.recoverPartial(ln, e.Name, sum); {
+		case err == nil:
+		case errors.Is(err, frame.ErrVersion):
+			l.met.unrecovered.Add(ctx, 1)
+			l.opt.Logger.Error("open segment of a newer version left as it is; start that version to recover it",
+				zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", e.Name), zap.Error(err))
+			sum.left++
+		default:
 			l.met.unrecovered.Add(ctx, 1)
 			l.opt.Logger.Error("open segment not recovered, will be tried again; its rows are not drained until then",
 				zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", e.Name), zap.Error(err))
@@ -184,7 +191,7 @@ func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err 
 	case errors.Is(err, frame.ErrEmpty):
 		return l.removeEmpty(ln, name, sum)
 	case errors.Is(err, frame.ErrVersion):
-		return fmt.Errorf("written by a newer version, left as it is: %w", err)
+		return err
 	case errors.As(err, &damage):
 		return l.recoverDamaged(ln, name, f, info.Size, found, damage, sum)
 	default:

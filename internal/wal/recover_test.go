@@ -66,7 +66,7 @@ func someIDs(n int) []segment.ID {
 func sums(t *testing.T, reader metric.Reader) map[string]int64 {
 	t.Helper()
 	var rm metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &rm))
+	require.NoError(t, reader.Collect(t.Context(), &rm))
 	out := map[string]int64{}
 	for _, sm := range rm.ScopeMetrics {
 		for _, m := range sm.Metrics {
@@ -257,7 +257,7 @@ func TestRecover_leaves_what_it_does_not_know(t *testing.T) {
 	require.Equal(t, []string{ids[0].PartialName(), "notes.txt"}, names(t, vfs.OS(), dir, segment.Active))
 	require.Equal(t, []string{ids[1].FileName()}, names(t, vfs.OS(), dir, segment.Sealed))
 	require.Len(t, logs.FilterMessageSnippet("ignored").All(), 2)
-	require.Len(t, logs.FilterMessageSnippet("not recovered").All(), 1)
+	require.Len(t, logs.FilterMessageSnippet("newer version").All(), 1)
 }
 
 // A segment that the disk does not let recover stops no start and no other segment; it is recovered while the
@@ -267,12 +267,12 @@ func TestRecover_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := simfs.New(nil)
 		l := open(t, options(disk, "/wal"))
-		_, err := l.Append(context.Background(), request(t, WaitFor, 1))
+		_, err := l.Append(t.Context(), request(t, WaitFor, 1))
 		require.NoError(t, err)
-		_, err = l.Append(context.Background(), func() Request { r := request(t, WaitFor, 2); r.Tenant = "u"; return r }())
+		_, err = l.Append(t.Context(), func() Request { r := request(t, WaitFor, 2); r.Tenant = "u"; return r }())
 		require.NoError(t, err)
 		disk.PowerOff()
-		done, cancel := context.WithCancel(context.Background())
+		done, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.Error(t, l.Close(done))
 		after := disk.Crash(simfs.KeepNone, rand.New(rand.NewPCG(1, 1)))
@@ -310,7 +310,7 @@ func TestMetrics_start_at_zero(t *testing.T) {
 		require.True(t, there, name)
 		require.Zero(t, n, name)
 	}
-	_, err := l.Append(context.Background(), request(t, WaitFor, 1, 2))
+	_, err := l.Append(t.Context(), request(t, WaitFor, 1, 2))
 	require.NoError(t, err)
 	closeLog(t, l)
 	got = sums(t, reader)
