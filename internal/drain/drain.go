@@ -126,7 +126,9 @@ func (d *drain) awaitRoot(ctx context.Context) error {
 		if errors.Is(err, segment.ErrFormat) {
 			return err
 		}
-		d.status.set("root", fmt.Errorf("wait for the write-ahead log: %w", err))
+		if d.status.set("root", fmt.Errorf("wait for the write-ahead log: %w", err)) {
+			d.log.Info("waiting for the write-ahead log", zap.Error(err))
+		}
 		if !sleep(ctx, min(standbyPoll, d.opt.Poll)) {
 			return nil
 		}
@@ -145,7 +147,9 @@ func (d *drain) awaitLock(ctx context.Context) (io.Closer, bool) {
 		if _, ok := errors.AsType[*vfs.LockedError](err); ok {
 			what = "standby"
 		}
-		d.status.set(what, fmt.Errorf("stand by: %w", err))
+		if d.status.set(what, fmt.Errorf("stand by: %w", err)) {
+			d.log.Info("standing by", zap.Error(err))
+		}
 		if !sleep(ctx, min(standbyPoll, d.opt.Poll)) {
 			return nil, false
 		}
@@ -154,6 +158,9 @@ func (d *drain) awaitLock(ctx context.Context) (io.Closer, bool) {
 
 // opened hears how the opening of the lake goes.
 func (d *drain) opened(err error) {
+	if err != nil {
+		d.log.Warn("lake does not open; it is tried again", zap.Error(err))
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lakeErr = err
@@ -190,15 +197,16 @@ type status struct {
 }
 
 // set tells err unless it says what was told last. what is the kind of trouble when its text varies (the
-// holder of a lock, say) and only the kind is worth telling; "" for the text itself.
-func (s *status) set(what string, err error) {
+// holder of a lock, say) and only the kind is worth telling; "" for the text itself. True: it was news.
+func (s *status) set(what string, err error) bool {
 	text := what
 	if err != nil && what == "" {
 		text = err.Error()
 	}
 	if text == s.last {
-		return
+		return false
 	}
 	s.last = text
 	s.tell(err)
+	return true
 }

@@ -180,10 +180,17 @@ func encode(t *testing.T, s spec) []byte {
 	defer batch.Record.Release()
 	body, err = enc.Append(body, batch.Record)
 	require.NoError(t, err)
-	h := frame.Header{Version: 2, Table: s.table, Partial: s.partial}
 	if !s.partial {
 		body = append(body, frame.EOS()...)
-		h.MinTime, h.MaxTime = batch.MinTime, batch.MaxTime
+	}
+	return sealed(body, s, batch.MinTime, batch.MaxTime)
+}
+
+// sealed puts the header of a sealed or a recovered segment before a body.
+func sealed(body []byte, s spec, minTime, maxTime int64) []byte {
+	h := frame.Header{Table: s.table, Partial: s.partial}
+	if !s.partial {
+		h.MinTime, h.MaxTime = minTime, maxTime
 		h.BodyLen, h.CRC = uint64(len(body)), crc32.ChecksumIEEE(body)
 	}
 	head := h.Encode()

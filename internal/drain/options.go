@@ -14,10 +14,6 @@ import (
 )
 
 const (
-	// memoryFactor is the documented multiple of MaxBytesInFlight that a drain may hold. See the test
-	// TestMemory for how it was measured.
-	memoryFactor = 6
-
 	// lanesAtOnce bounds how many batches are read and committed at a time. More lanes than cores help
 	// because a commit waits for the disk most of its time; four keep a stuck catalog from taking all.
 	lanesAtOnce = 4
@@ -38,7 +34,7 @@ const (
 	maxBackoff = 30 * time.Second
 
 	// standbyPoll is how often a standby tries the lock and a waiting drain the root.
-	standbyPoll = 500 * time.Millisecond
+	standbyPoll = 250 * time.Millisecond
 
 	// clockJump is how far wall clock and monotonic clock may part between two looks at committed before
 	// the ages there are no longer believed.
@@ -58,7 +54,7 @@ type Options struct {
 	GateBytes        int64         // a lane is committed when its sealed segments reach this many bytes (32 MiB)
 	GateAge          time.Duration // … or its oldest one this age (10 s)
 	Poll             time.Duration // how often lanes are looked at (1 s)
-	MaxBytesInFlight int64         // bytes of segments being drained at a time (128 MiB)
+	MaxBytesInFlight int64         // bytes of segments being drained at a time (64 MiB)
 	Retain           time.Duration // how long a committed segment stays, from its mark on (60 s)
 	RetainPartial    time.Duration // the same for one that a recovery sealed (24 h)
 	Grace            time.Duration // how long a commit in hand may go on after ctx ended (20 s)
@@ -83,7 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.GateBytes, 32<<20)
 	setDefault(&o.GateAge, 10*time.Second)
 	setDefault(&o.Poll, time.Second)
-	setDefault(&o.MaxBytesInFlight, 128<<20)
+	setDefault(&o.MaxBytesInFlight, 64<<20)
 	setDefault(&o.Retain, time.Minute)
 	setDefault(&o.RetainPartial, 24*time.Hour)
 	setDefault(&o.Grace, 20*time.Second)

@@ -14,9 +14,10 @@ import (
 
 // mark is what is known of a name in committed/.
 type mark struct {
-	proven  bool          // the table showed all its rows in this life
-	held    bool          // the table did not: it stays
-	known   bool          // at and partial are read
+	proven  bool // the table showed all its rows in this life
+	held    bool // the table did not: it stays
+	known   bool // at, size and partial are read
+	size    int64
 	at      time.Time     // modification time: when it was marked
 	partial bool          // sealed by a recovery: stays longer, for inspection
 	first   time.Duration // since() when it was first seen
@@ -48,50 +49,53 @@ func (c *clock) jumped(now time.Time, mono time.Duration) (time.Duration, bool) 
 // recovery sealed. A segment that is not proven in this life is asked for in the table first, and one that the
 // mirror still pins stays. Durable when it returns; idempotent. Holds RET-1 and BND-1.
 func (l *lane) retire(ctx, work context.Context) error {
-	if ctx.Err() != nil {
-		return nil
-	}
+	over, err := l.over(ctx)
+	return errors.Join(err, l.retireNames(ctx, work, over))
+}
+
+// over returns the names in committed/ whose time is over.
+func (l *lane) over(ctx context.Context) ([]string, error) {
 	if err := l.d.scans.Acquire(ctx, 1); err != nil {
-		return nil // told to stop
+		return nil, nil // told to stop
 	}
 	defer l.d.scans.Release(1)
 	names, err := l.names(segment.Committed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l.forget(names)
 	now := wall(l.d.opt.Now())
 	if by, ok := l.clock.jumped(now, l.d.since()); ok {
 		l.log.Warn("clock was set; committed segments count their age from now", zap.Duration("by", by))
-		return nil
+		return nil, nil
 	}
 	if len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	pinned, err := l.pins()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var over []string
 	for _, name := range names {
 		m, err := l.mark(name)
 		if err != nil {
-			return err
+			return over, err
 		}
 		if m != nil && !m.held && !pinned[name] && l.age(m, now) >= l.keep(m) {
 			over = append(over, name)
 		}
 	}
-	return l.retireNames(work, over)
+	return over, nil
 }
 
 // retireNames unlinks what is proven and asks the table about the rest.
-func (l *lane) retireNames(ctx context.Context, over []string) error {
+func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 	var proven []string
 	var errs []error
 	for _, name := range over {
 		if !l.marks[name].proven {
-			if err := l.prove(ctx, name); err != nil {
+			if err := l.prove(ctx, work, name); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -114,12 +118,17 @@ func (l *lane) retireNames(ctx context.Context, over []string) error {
 
 // prove asks the table about a segment that an earlier life marked. All rows there: proven. Another table's:
 // stale. Anything less is held and told, because a catalog that went back looks like this.
-func (l *lane) prove(ctx context.Context, name string) error {
+func (l *lane) prove(ctx, work context.Context, name string) error {
 	id, _, err := segment.ParseName(name)
 	if err != nil {
 		return fmt.Errorf("parse %s: %w", name, err)
 	}
-	f := &file{name: name, id: id}
+	f := &file{name: name, id: id, size: l.marks[name].size}
+	release, err := l.d.admit(ctx, []*file{f})
+	if err != nil {
+		return err
+	}
+	defer release()
 	it, err := l.load(segment.Committed, f)
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(l.marks, name)
@@ -133,7 +142,7 @@ func (l *lane) prove(ctx context.Context, name string) error {
 		return err
 	}
 	defer it.seg.Release()
-	t, err := l.table(ctx, it.signal)
+	t, err := l.table(work, it.signal)
 	if err != nil {
 		return err
 	}
@@ -141,7 +150,7 @@ func (l *lane) prove(ctx context.Context, name string) error {
 		delete(l.marks, name)
 		return err
 	}
-	found, err := t.Lookup(ctx, []string{id.String()})
+	found, err := t.Lookup(work, []string{id.String()})
 	if err != nil {
 		delete(l.tables, it.signal)
 		return fmt.Errorf("look up committed segment: %w", err)
@@ -184,7 +193,7 @@ func (l *lane) mark(name string) (*mark, error) {
 		delete(l.marks, name)
 		return nil, nil
 	}
-	m.at, m.partial, m.known = wall(info.ModTime), err == nil && h.Partial, true
+	m.at, m.size, m.partial, m.known = wall(info.ModTime), info.Size, err == nil && h.Partial, true
 	return m, nil
 }
 

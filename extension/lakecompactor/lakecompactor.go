@@ -1,0 +1,150 @@
+package lakecompactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/extension"
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// compactor runs one drain in one goroutine.
+type compactor struct {
+	cfg  Config
+	set  extension.Settings
+	stop context.CancelFunc
+	done chan struct{} // closed by the goroutine
+	host component.Host
+	err  error // of the drain; read after done
+}
+
+// Start looks at the directories and starts the drain. What a person must correct is an error here; what may
+// pass (a log the exporter has not made yet, another drain on it, a catalog that is away) is a status.
+func (c *compactor) Start(_ context.Context, host component.Host) error {
+	if err := c.check(vfs.OS()); err != nil {
+		return fmt.Errorf("extensions::%s::%w", c.set.ID, err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // ends with Shutdown, not with Start
+	c.stop, c.done, c.host = stop, make(chan struct{}), host
+	go func() {
+		defer close(c.done)
+		c.err = c.run(ctx)
+		if c.err != nil {
+			c.set.Logger.Error("drain ended", zap.Error(c.err))
+			componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(c.err))
+		}
+	}()
+	return nil
+}
+
+// Shutdown ends the claiming and waits for the commit in hand, at most as long as ctx. What is not committed by
+// then is back in sealed/, or is found in processing/ by the next start.
+func (c *compactor) Shutdown(ctx context.Context) error {
+	if c.stop == nil {
+		return nil
+	}
+	c.stop()
+	select {
+	case <-c.done:
+		return nil // c.err has been logged and reported
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the drain: %w", ctx.Err())
+	}
+}
+
+func (c *compactor) run(ctx context.Context) error {
+	meter := c.set.MeterProvider.Meter(scopeName)
+	return drain.Run(ctx, drain.Options{
+		FS:  vfs.OS(),
+		WAL: c.cfg.WALDirectory,
+		OpenLake: func(ctx context.Context) (*lake.Lake, error) {
+			return lake.Open(ctx, lake.Options{
+				Catalog: c.cfg.Catalog, Warehouse: c.cfg.Warehouse, Logger: c.set.Logger, Meter: meter,
+			})
+		},
+		GateBytes:        c.cfg.Gate.Bytes,
+		GateAge:          c.cfg.Gate.Age,
+		Poll:             c.cfg.PollInterval,
+		MaxBytesInFlight: c.cfg.MaxBytesInFlight,
+		Retain:           c.cfg.Retention.WAL,
+		Logger:           c.set.Logger,
+		Meter:            meter,
+		Holder:           holder(c.set.ID, time.Now()),
+		Status:           c.report,
+	})
+}
+
+// report passes on what keeps the drain from its work; the drain has logged it.
+func (c *compactor) report(err error) {
+	if err == nil {
+		componentstatus.ReportStatus(c.host, componentstatus.NewEvent(componentstatus.StatusOK))
+		return
+	}
+	componentstatus.ReportStatus(c.host, componentstatus.NewRecoverableErrorEvent(err))
+}
+
+// check looks for what the text of the configuration does not show.
+func (c *compactor) check(fsys vfs.FS) error {
+	var abs Config
+	var err error
+	if abs.WALDirectory, err = filepath.Abs(c.cfg.WALDirectory); err != nil {
+		return fmt.Errorf("wal_directory: %q: %w", c.cfg.WALDirectory, err)
+	}
+	file, err := catalogFile(c.cfg.Catalog)
+	if err == nil {
+		file, err = filepath.Abs(file)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := warehouseDir(c.cfg.Warehouse)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return err
+	}
+	abs.Catalog, abs.Warehouse = "sqlite://"+file, dir
+	if err := abs.apart(); err != nil {
+		return err
+	}
+	return errors.Join(checkDir(fsys, c.cfg.Catalog, filepath.Dir(file)), makeWarehouse(fsys, c.cfg.Warehouse, dir))
+}
+
+func checkDir(fsys vfs.FS, value, dir string) error {
+	_, err := fsys.Stat(dir + "/.") // through a symbolic link too
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("catalog: %q: the directory %s does not exist; make it, or name a file in one that exists", value, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("catalog: %q: look at its directory: %w", value, err)
+	}
+	return nil
+}
+
+func makeWarehouse(fsys vfs.FS, value, dir string) error {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return fmt.Errorf("warehouse: %q cannot be made: %w; make the directory writable, or name another", value, err)
+	}
+	return nil
+}
+
+// holder is the text in the lock file for whoever is refused.
+func holder(id component.ID, now time.Time) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s on %s, pid %d, since %s", id, host, os.Getpid(), now.UTC().Format(time.RFC3339))
+}

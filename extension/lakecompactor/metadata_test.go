@@ -1,0 +1,140 @@
+package lakecompactor
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// declared is the part of metadata.yaml that code must agree with.
+type declared struct {
+	Type       string `yaml:"type"`
+	ScopeName  string `yaml:"scope_name"`
+	Attributes map[string]struct {
+		Enum []string `yaml:"enum"`
+	} `yaml:"attributes"`
+	Telemetry struct {
+		Metrics map[string]declaredMetric `yaml:"metrics"`
+	} `yaml:"telemetry"`
+}
+
+type declaredMetric struct {
+	Description string         `yaml:"description"`
+	Unit        string         `yaml:"unit"`
+	Attributes  []string       `yaml:"attributes"`
+	Values      []string       `yaml:"values"` // those of the attribute's that this metric has
+	Sum         map[string]any `yaml:"sum"`
+	Gauge       map[string]any `yaml:"gauge"`
+	Histogram   map[string]any `yaml:"histogram"`
+}
+
+// metadata.yaml says what the running component exports, and everything but a histogram is there from the start.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("metadata.yaml")
+	require.NoError(t, err)
+	var want declared
+	require.NoError(t, yaml.Unmarshal(raw, &want))
+	require.Equal(t, want.Type, NewFactory().Type().String())
+	require.Equal(t, want.ScopeName, scopeName)
+
+	got := collect(t)
+	for name, w := range want.Telemetry.Metrics {
+		m, ok := got[name]
+		if !ok {
+			require.NotNil(t, w.Histogram, "%s is declared and not exported", name)
+			continue
+		}
+		delete(got, name)
+		require.Equal(t, w.Description, m.Description, name)
+		require.Equal(t, w.Unit, m.Unit, name)
+		compare(t, want, w, m)
+	}
+	require.Empty(t, got, "exported and not declared")
+}
+
+// compare holds kind, zero value and label sets of one metric against its declaration.
+func compare(t *testing.T, want declared, w declaredMetric, m metricdata.Metrics) {
+	t.Helper()
+	var sets []attribute.Set
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		require.NotNil(t, w.Sum, m.Name)
+		require.True(t, data.IsMonotonic, m.Name)
+		for _, dp := range data.DataPoints {
+			require.Zero(t, dp.Value, m.Name)
+			sets = append(sets, dp.Attributes)
+		}
+	case metricdata.Gauge[int64]:
+		require.NotNil(t, w.Gauge, m.Name)
+		require.Len(t, data.DataPoints, 1)
+	case metricdata.Gauge[float64]:
+		require.NotNil(t, w.Gauge, m.Name)
+		require.Len(t, data.DataPoints, 1)
+	default:
+		require.Failf(t, "unexpected kind", "%s is a %T", m.Name, data)
+	}
+	if len(w.Attributes) == 0 {
+		require.LessOrEqual(t, len(sets), 1, m.Name)
+		return
+	}
+	require.Len(t, w.Attributes, 1)
+	var labels []string
+	for _, set := range sets {
+		v, ok := set.Value(attribute.Key(w.Attributes[0]))
+		require.True(t, ok, m.Name)
+		labels = append(labels, v.AsString())
+		require.Contains(t, want.Attributes[w.Attributes[0]].Enum, v.AsString())
+	}
+	slices.Sort(labels)
+	slices.Sort(w.Values)
+	require.Equal(t, w.Values, labels, m.Name)
+}
+
+// collect starts the component and returns what it exports before it has done anything.
+func collect(t *testing.T) map[string]metricdata.Metrics {
+	t.Helper()
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.WithoutCancel(t.Context()))) })
+	set := extensiontest.NewNopSettings(NewFactory().Type())
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	cfg, host := dirs(t), newHost()
+	ext, err := NewFactory().Create(t.Context(), set, cfg)
+	require.NoError(t, err)
+	require.NoError(t, ext.Start(t.Context(), host))
+	for e := range host.events {
+		if e.Status() == componentstatus.StatusOK {
+			break
+		}
+		_, err := segment.Create(vfs.OS(), cfg.WALDirectory) // what it waits for
+		require.NoError(t, err)
+	}
+	got := make(map[string]metricdata.Metrics)
+	require.Eventually(t, func() bool {
+		var rm metricdata.ResourceMetrics
+		require.NoError(t, tel.Reader.Collect(t.Context(), &rm))
+		clear(got)
+		for _, sm := range rm.ScopeMetrics {
+			require.Equal(t, scopeName, sm.Scope.Name)
+			for _, m := range sm.Metrics {
+				got[m.Name] = m
+			}
+		}
+		_, ok := got["siglake_lake_rows_total"]
+		return ok // the lake is open
+	}, timeout, tick)
+	require.NoError(t, ext.Shutdown(t.Context()))
+	return got
+}
