@@ -78,7 +78,7 @@ type work struct {
 	files *written
 	// inDoubt says that a commit was sent and has not been found in the table, or been proved absent, since.
 	inDoubt bool
-	sentAt  time.Time
+	began   time.Time // the load that the attempt at hand started with
 	tries   int
 	// last is the error after which only one more look is taken: attempts or patience have run out.
 	last error
@@ -122,6 +122,8 @@ func (w *work) look(ctx context.Context) ([]part, state, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), w.t.lake.limits.commitTimeout)
 		defer cancel()
+	} else {
+		w.began = time.Now()
 	}
 	st, err := w.t.load(ctx)
 	if err != nil {
@@ -129,7 +131,7 @@ func (w *work) look(ctx context.Context) ([]part, state, error) {
 	}
 	if w.inDoubt {
 		if id, ok := findCommit(st.tbl, w.files.commitID); ok {
-			w.landed(ctx, st.tbl, id, w.sentAt)
+			w.landed(ctx, st.tbl, id)
 		}
 	}
 	parts, err := w.missing(ctx, st)
@@ -244,7 +246,7 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.t.lake.limits.commitTimeout)
 	defer cancel()
-	w.files.sent, w.inDoubt, w.sentAt = true, true, time.Now()
+	w.files.sent, w.inDoubt = true, true
 	made, err := tx.Commit(ctx)
 	if err != nil {
 		return err
@@ -253,12 +255,12 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	if !ok {
 		return errors.New("the catalog answered with a table that lacks the commit")
 	}
-	w.landed(ctx, made, id, w.sentAt)
+	w.landed(ctx, made, id)
 	return nil
 }
 
 // landed notes that the files at hand are part of the table.
-func (w *work) landed(ctx context.Context, tbl *table.Table, snapshot int64, sent time.Time) {
+func (w *work) landed(ctx context.Context, tbl *table.Table, snapshot int64) {
 	f := w.files
 	for _, p := range f.parts {
 		w.out.Committed[p.seg.ID] = max(w.out.Committed[p.seg.ID], p.to)
@@ -267,7 +269,7 @@ func (w *work) landed(ctx context.Context, tbl *table.Table, snapshot int64, sen
 	w.out.RowsWritten += f.rows
 	w.out.FilesWritten += int64(len(f.files))
 	w.out.Snapshot = snapshot
-	w.t.lake.metrics.committed(ctx, f.rows, int64(len(f.files)), f.bytes, time.Since(sent))
+	w.t.lake.metrics.committed(ctx, f.rows, int64(len(f.files)), f.bytes, time.Since(w.began))
 	w.t.see(headOf(tbl))
 	w.files, w.inDoubt, w.tries = nil, false, 0
 }

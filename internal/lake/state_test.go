@@ -488,7 +488,7 @@ func TestMetrics_names_and_values(t *testing.T) {
 	require.Equal(t, 1.0, got["siglake_lake_commits_total{retried} {commit}"])
 	require.Equal(t, 4.0, got["siglake_lake_rows_total {row}"])
 	require.Equal(t, 4.0, got["siglake_lake_duplicate_rows_total {row}"])
-	require.Equal(t, 1.0, got["siglake_lake_commit_duration s"])
+	require.Equal(t, 1.0, got["siglake_lake_commit_duration_seconds s"])
 }
 
 func metricsOf(tb testing.TB, r sdkmetric.Reader) map[string]float64 {
