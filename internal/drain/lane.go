@@ -34,10 +34,8 @@ type lane struct {
 	head     segment.Head // as last read or written
 	previous uuid.UUID    // the table the lane was bound to before this pass bound it anew
 	limit    int          // most segments of the next batch; halved by failures, doubled by commits
-	failures int          // commits or passes in a row that went wrong
 
-	orphansAfter time.Duration // since() at which held orphans are tried again
-	orphanTries  int
+	preparing, disposing, draining, retiring step
 
 	marks map[string]*mark // what is known of the names in committed/
 	clock clock
@@ -45,7 +43,6 @@ type lane struct {
 
 	mu   sync.Mutex
 	seen laneView
-	wait time.Duration // since() until which no pass starts
 }
 
 // laneView is what a pass publishes.
@@ -88,31 +85,57 @@ func newLane(d *drain, dir segment.Lane) *lane {
 		limit:  maxBatch,
 		marks:  make(map[string]*mark),
 		told:   make(map[string]bool),
+
+		preparing: step{what: "prepare"},
+		disposing: step{what: "orphans"},
+		draining:  step{what: "commit"},
+		retiring:  step{what: "retire"},
 	}
 }
 
-// pass does what there is to do in the lane. It publishes what it saw and when the next pass may start, and
-// logs what went wrong, once.
+// step is one part of a pass with waits of its own: trouble with orphans does not keep the drain from new segments.
+type step struct {
+	what  string
+	err   error         // of the last try
+	tries int           // that failed, in a row
+	after time.Duration // since() before which it is not tried again
+}
+
+// pass does what there is to do in the lane and publishes what is wrong. What went wrong is logged here, once.
 func (l *lane) pass(ctx, work context.Context) {
-	err := l.work(ctx, work)
+	l.try(ctx, &l.preparing, l.prepare)
+	if l.preparing.err == nil {
+		l.try(ctx, &l.disposing, func() error { return l.disposeOrphans(ctx, work) })
+		l.try(ctx, &l.draining, func() error { return l.drainSealed(ctx, work) })
+		l.try(ctx, &l.retiring, func() error { return l.retire(ctx, work) })
+		l.previous = uuid.Nil // nothing is in hand that was read before the lane was bound anew
+	}
+	if l.draining.tries == 0 && !l.anyFailed() {
+		l.draining.err = nil // until then what failed waits for its turn, and is in trouble
+	}
+	err := errors.Join(l.preparing.err, l.disposing.err, l.draining.err, l.retiring.err)
+	l.publish(func(v *laneView) { v.err = err })
+}
+
+func (l *lane) try(ctx context.Context, s *step, do func() error) {
+	if ctx.Err() != nil || l.d.since() < s.after && !l.d.once {
+		return
+	}
+	err := do()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // told to stop
+		return // told to stop
 	}
-	var wait time.Duration
-	if err != nil {
-		l.failures++
-		wait = l.d.backoff(l.failures)
-		l.log.Warn("drain pass went wrong; it is tried again", zap.Error(err), zap.Duration("wait", wait))
-	} else {
-		l.failures = 0
+	if err == nil {
+		s.tries, s.after = 0, 0
+		if s != &l.draining {
+			s.err = nil
+		}
+		return
 	}
-	if err == nil && l.anyFailed() {
-		err = l.view().err // what failed waits for its next turn
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen.err = err
-	l.wait = l.d.since() + wait
+	s.err, s.tries = err, s.tries+1
+	wait := l.d.backoff(s.tries)
+	s.after = l.d.since() + wait
+	l.log.Warn("drain is in trouble; it goes on by itself", zap.String("step", s.what), zap.Error(err), zap.Duration("wait", wait))
 }
 
 // anyFailed tells whether something in sealed/ has been in a commit that failed.
@@ -125,18 +148,12 @@ func (l *lane) anyFailed() bool {
 	return false
 }
 
-func (l *lane) work(ctx, work context.Context) error {
+// prepare makes the lane one that passes can work in.
+func (l *lane) prepare() error {
 	if err := l.start(); err != nil {
 		return err
 	}
-	if err := l.rescue(); err != nil {
-		return err
-	}
-	orphans := l.disposeOrphans(ctx, work) // what cannot be disposed of is held; the drain goes on
-	drained := l.drainSealed(ctx, work)
-	l.previous = uuid.Nil // nothing is in hand that was read before the lane was bound anew
-	retired := l.retire(ctx, work)
-	return errors.Join(orphans, drained, retired)
+	return l.rescue()
 }
 
 // start makes the directories and moves what the last life left in processing/ to orphans/. Idempotent;
@@ -247,12 +264,6 @@ func (l *lane) publish(change func(*laneView)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.seen)
-}
-
-func (l *lane) waitUntil() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.wait
 }
 
 // backoff is the wait after n failures in a row: Poll, twice, four times that … at most maxBackoff.

@@ -42,7 +42,7 @@ func graceful(ctx context.Context, grace time.Duration) (context.Context, func()
 	}
 }
 
-// scan starts a pass in every lane that has none running and is not waiting after a failure.
+// scan starts a pass in every lane that has none running.
 func (d *drain) scan(ctx, work context.Context) error {
 	found, strangers, err := d.root.Lanes()
 	d.tellStrangers(strangers)
@@ -58,7 +58,7 @@ func (d *drain) scan(ctx, work context.Context) error {
 			l = newLane(d, dir)
 			d.lanes[key] = l
 		}
-		if d.since() < l.waitUntil() || !l.busy.CompareAndSwap(false, true) {
+		if !l.busy.CompareAndSwap(false, true) {
 			continue
 		}
 		d.passes.Go(func() {

@@ -22,9 +22,6 @@ type orphan struct {
 // all its rows, to sealed/ when it lacks some. What cannot be asked stays, is counted, and is tried again.
 // Idempotent; a crash in between leaves the remaining ones where they are.
 func (l *lane) disposeOrphans(ctx, work context.Context) error {
-	if l.d.since() < l.orphansAfter && !l.d.once {
-		return nil
-	}
 	names, err := l.names(segment.Orphans)
 	if err != nil || len(names) == 0 {
 		l.publishOrphans(0)
@@ -33,12 +30,6 @@ func (l *lane) disposeOrphans(ctx, work context.Context) error {
 	err = l.dispose(ctx, work, names)
 	left, listErr := l.names(segment.Orphans)
 	l.publishOrphans(len(left))
-	if len(left) == 0 {
-		l.orphanTries = 0
-		return errors.Join(err, listErr)
-	}
-	l.orphanTries++
-	l.orphansAfter = l.d.since() + l.d.backoff(l.orphanTries)
 	if err != nil {
 		err = fmt.Errorf("hold %d orphans: %w", len(left), err)
 	}

@@ -33,7 +33,7 @@ func TestRun_a_lost_answer_doubles_nothing(t *testing.T) {
 	require.Equal(t, map[segment.State]int{segment.Sealed: 1}, w.states("events"))
 	require.Len(t, table.rows, 1, "the rows are there")
 	table.after = nil
-	l.files[w.in("events", segment.Sealed)[0]].after = 0
+	l.atOnce()
 	w.pass(l)
 	require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
 	w.accounted()
@@ -66,6 +66,31 @@ func TestMeet_who_is_doubtful(t *testing.T) {
 	require.Equal(t, map[string]bool{atStart: true, fresh: false, older: true, ahead: true, back: true, partial: true}, got)
 }
 
+// Orphans that cannot be asked for are held and shown; what is sealed goes on, and they follow when they can.
+func TestPass_held_orphans_hold_up_nothing_else(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.Poll = time.Hour // so are the waits
+	w.seal(spec{state: segment.Processing})
+	table := w.tables.get("events")
+	table.lookup = errors.New("table unreadable")
+	_, l := w.laneOf("events")
+	for n := range 3 {
+		w.seal(spec{})
+		l.pass(t.Context(), t.Context())
+		require.ErrorIs(t, l.view().err, table.lookup)
+		require.Equal(t, 1, l.view().orphansHeld)
+		require.Equal(t, map[segment.State]int{segment.Orphans: 1, segment.Committed: n + 1}, w.states("events"))
+	}
+	require.Len(t, w.logs.FilterMessageSnippet("drain is in trouble").All(), 1, "tried once, told once")
+	table.lookup = nil
+	l.atOnce()
+	w.pass(l)
+	require.Zero(t, l.view().orphansHeld)
+	require.Equal(t, map[segment.State]int{segment.Committed: 4}, w.states("events"))
+	w.accounted()
+}
+
 // A claim that fails half-way is undone, and made again by the next pass.
 func TestPass_undoes_half_a_claim(t *testing.T) {
 	t.Parallel()
@@ -78,9 +103,7 @@ func TestPass_undoes_half_a_claim(t *testing.T) {
 	l.pass(t.Context(), t.Context())
 	require.ErrorIs(t, l.view().err, syscall.EIO)
 	require.Equal(t, map[segment.State]int{segment.Sealed: 2}, w.states("events"))
-	for _, f := range l.files {
-		f.after = 0
-	}
+	l.atOnce()
 	w.pass(l)
 	require.Equal(t, map[segment.State]int{segment.Committed: 2}, w.states("events"))
 	w.accounted()
@@ -129,9 +152,7 @@ func TestPass_rescues_what_a_failed_move_left(t *testing.T) {
 	require.Equal(t, map[segment.State]int{segment.Processing: 1}, w.states("events"))
 	w.fs.(*simfs.FS).SetHook(nil)
 	w.tables.get("events").before = nil
-	for _, f := range l.files {
-		f.after = 0
-	}
+	l.atOnce()
 	w.pass(l)
 	require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
 	w.accounted()

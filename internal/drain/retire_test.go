@@ -21,6 +21,16 @@ func (w *world) laneOf(index string) (*drain, *lane) {
 	return d, newLane(d, w.lane(index))
 }
 
+// atOnce ends all waits.
+func (l *lane) atOnce() {
+	for _, s := range []*step{&l.preparing, &l.disposing, &l.draining, &l.retiring} {
+		s.after = 0
+	}
+	for _, f := range l.files {
+		f.after = 0
+	}
+}
+
 func (w *world) pass(l *lane) {
 	w.t.Helper()
 	l.pass(w.t.Context(), w.t.Context())
