@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -157,7 +158,7 @@ func (l *Lake) openCatalog(ctx context.Context, path, warehouse string) (err err
 	} else if err := (osDisk{}).syncDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("sync the directory of catalog %s: %w", path, err)
 	}
-	props := iceberg.Properties{"warehouse": warehouse, "init_catalog_tables": fmt.Sprint(!l.readOnly)}
+	props := iceberg.Properties{"warehouse": warehouse, "init_catalog_tables": strconv.FormatBool(!l.readOnly)}
 	if l.raw, err = sqlcat.NewCatalog(catalogName, l.db, sqlcat.SQLite, props); err != nil {
 		return fmt.Errorf("open catalog %s: %w", path, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/apache/iceberg-go"
@@ -210,7 +211,7 @@ func (w *work) forget() {
 
 // stage puts files, proof and commit id into the transaction.
 func (w *work) stage(ctx context.Context, st state, tx *table.Transaction) error {
-	summary := iceberg.Properties{sumCommitID: w.files.commitID, sumSegments: fmt.Sprint(len(w.files.parts))}
+	summary := iceberg.Properties{sumCommitID: w.files.commitID, sumSegments: strconv.Itoa(len(w.files.parts))}
 	err := tx.AddDataFiles(ctx, w.files.files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
 	if err != nil {
 		return fmt.Errorf("stage %d files: %w", len(w.files.files), err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,7 +39,7 @@ func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
 		table.WriteFormatDefaultKey:               "parquet",
 		table.ParquetCompressionKey:               "zstd",
 		table.ParquetCompressionLevelKey:          "3",
-		table.WriteTargetFileSizeBytesKey:         fmt.Sprint(l.fileBytes),
+		table.WriteTargetFileSizeBytesKey:         strconv.FormatInt(l.fileBytes, 10),
 		table.ManifestMergeEnabledKey:             "true",
 		table.MetadataDeleteAfterCommitEnabledKey: "true",
 		table.MetadataPreviousVersionsMaxKey:      previousVersions,
