@@ -164,6 +164,9 @@ func TestCrash_sweep(t *testing.T) {
 				for seed := range uint64(3) {
 					fired = crashAt(t, policy, n, seed)
 				}
+				if !fired {
+					t.Logf("%d crash states", 3*n)
+				}
 			}
 		})
 	}
