@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -179,11 +180,10 @@ func decimal(d duckdb.Decimal) number {
 
 // number32 keeps the digits of a 32-bit float: 0.1, not 0.10000000149011612.
 func number32(f float32) any {
-	s := fmt.Sprintf("%v", f)
-	if strings.ContainsAny(s, "NI") { // NaN, +Inf, -Inf
-		return float64(f)
+	if d := float64(f); math.IsNaN(d) || math.IsInf(d, 0) {
+		return d
 	}
-	return number(s)
+	return number(strconv.FormatFloat(float64(f), 'g', -1, 32))
 }
 
 func timeText(t time.Time, kind duckdb.Type) string {

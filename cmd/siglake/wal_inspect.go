@@ -59,8 +59,6 @@ type inspected struct {
 	Check       string `json:"check"` // ok, torn tail, empty, newer format, damaged
 	Error       string `json:"error,omitempty"`
 	Note        string `json:"note,omitempty"`
-
-	err error
 }
 
 // Values of inspected.Check.
@@ -202,7 +200,7 @@ func (in *inspected) judge(err error) error {
 		return fmt.Errorf("read %s: %w", in.Path, err)
 	}
 	if err != nil {
-		in.Error, in.err = err.Error(), err
+		in.Error = err.Error()
 	}
 	return nil
 }

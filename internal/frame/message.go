@@ -2,6 +2,7 @@ package frame
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -135,10 +136,10 @@ func (m *message) parseBatch() error {
 	m.buffers = buf[start : start+16*n]
 	// Compressed buffers would hide a second layer of lengths inside the body; nobody writes them here.
 	if _, ok, err := m.header.sub(3); err != nil || ok {
-		return fmt.Errorf("compressed buffers are not part of the format")
+		return errors.New("compressed buffers are not part of the format")
 	}
 	if _, n, err = m.header.vector(4, 8); err != nil || n != 0 {
-		return fmt.Errorf("variadic buffers are not part of the format")
+		return errors.New("variadic buffers are not part of the format")
 	}
 	for i := range m.numBuffers() {
 		off, length := m.buffer(i)
@@ -163,7 +164,7 @@ func newBudget(meta []byte) *budget {
 
 func (b *budget) spend(n int) error {
 	if b.bytes -= n; b.bytes < 0 {
-		return fmt.Errorf("metadata points at the same bytes too often")
+		return errors.New("metadata points at the same bytes too often")
 	}
 	return nil
 }

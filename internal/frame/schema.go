@@ -2,6 +2,7 @@ package frame
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -39,7 +40,7 @@ func (m *message) parseSchema(b *budget) error {
 		return err
 	}
 	if endian != 0 {
-		return fmt.Errorf("big-endian columns are not part of the format")
+		return errors.New("big-endian columns are not part of the format")
 	}
 	start, n, err := m.header.vector(1, 4)
 	if err != nil {
@@ -84,10 +85,10 @@ func checkField(f table, b *budget, depth int) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("field without a type")
+		return errors.New("field without a type")
 	}
 	if _, ok, err := f.sub(4); err != nil || ok {
-		return fmt.Errorf("dictionary columns are not part of the format")
+		return errors.New("dictionary columns are not part of the format")
 	}
 	start, n, err := f.vector(5, 4)
 	if err != nil {
@@ -125,7 +126,7 @@ func checkType(kind uint8, typ table, children int, b *budget) error {
 			return err
 		}
 		if p == 0 || int32(binary.LittleEndian.Uint32(typ.buf[p:])) <= 0 {
-			return fmt.Errorf("fixed-size binary without a width")
+			return errors.New("fixed-size binary without a width")
 		}
 	case fbList, fbLargeList, fbMap:
 		want = 1
