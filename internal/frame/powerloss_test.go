@@ -35,7 +35,7 @@ func powerLoss(file []byte, synced int, ends []int, rng *rand.Rand) []byte {
 // back, and what follows them is a prefix of what was written.
 func TestDecode_power_loss_behind_the_last_sync(t *testing.T) {
 	t.Parallel()
-	const seeds = 300
+	const seeds = 100
 	want := []arrow.RecordBatch{testBatch(0, 3, 2), testBatch(3, 2, 1), testBatch(5, 4, 4), testBatch(9, 12, 3), testBatch(21, 1, 1)}
 	for _, marked := range []bool{false, true} {
 		file, ends := partialFile(t, want...)
