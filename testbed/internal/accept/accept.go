@@ -102,7 +102,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (Sent, error) {
 		}
 		out.Rows, out.Unseen = expect.Rows(m)
 		if s.SecondOpinion {
-			out.Remark = secondOpinion(r.Signal, plain, r.Form == "json", out.Rows)
+			out.Remark = secondOpinion(r.Signal, plain, r.Form == "json", out.Rows, len(out.Unseen))
 		}
 		if len(out.Rows) != d.Records {
 			return out, fmt.Errorf("%s: pdata counts %d records, the rules make %d rows", r.Name, d.Records, len(out.Rows))

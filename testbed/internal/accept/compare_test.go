@@ -150,7 +150,7 @@ func TestSecondOpinionReadsHexIDs(t *testing.T) {
 	m, err := expect.Message("logs", d.Proto)
 	require.NoError(t, err)
 	rows, _ := expect.Rows(m)
-	require.Empty(t, secondOpinion("logs", body, true, rows))
+	require.Empty(t, secondOpinion("logs", body, true, rows, 0))
 	other := []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"ff02030405060708090a0b0c0d0e0f10","timeUnixNano":"5"}]}]}]}`)
-	require.Contains(t, secondOpinion("logs", other, true, rows), "row 0 column trace_id differs")
+	require.Contains(t, secondOpinion("logs", other, true, rows, 0), "row 0 column trace_id differs")
 }
