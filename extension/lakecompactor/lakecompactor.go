@@ -16,6 +16,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -119,7 +120,26 @@ func (c *compactor) check(fsys vfs.FS) error {
 	if err := abs.apart(); err != nil {
 		return err
 	}
-	return errors.Join(checkDir(fsys, c.cfg.Catalog, filepath.Dir(file)), makeWarehouse(fsys, c.cfg.Warehouse, dir))
+	if err := checkWAL(fsys, c.cfg.WALDirectory); err != nil {
+		return err
+	}
+	// Nothing is made before all else is right: the warehouse may be the very directory the catalog lacks.
+	if err := checkDir(fsys, c.cfg.Catalog, filepath.Dir(file)); err != nil {
+		return err
+	}
+	return makeWarehouse(fsys, c.cfg.Warehouse, dir)
+}
+
+// checkWAL refuses a directory that holds something else. One that is missing or empty may become a root: extensions
+// start before the exporter that makes it, and the drain waits.
+func checkWAL(fsys vfs.FS, dir string) error {
+	if _, err := segment.Open(fsys, dir); !errors.Is(err, segment.ErrNotRoot) {
+		return nil // a root, or trouble that the drain reports and waits for
+	}
+	if err := segment.Vacant(fsys, dir); err != nil {
+		return fmt.Errorf("wal_directory: %q: %w; name the directory that the siglake exporter writes to (exporters::siglake::wal::directory)", dir, err)
+	}
+	return nil
 }
 
 func checkDir(fsys vfs.FS, value, dir string) error {

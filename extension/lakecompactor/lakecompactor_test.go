@@ -181,6 +181,21 @@ func TestStart_refuses(t *testing.T) {
 		cfg.Catalog = "sqlite://" + file + "/catalog.db"
 		refused(t, cfg, "::catalog:", "not a directory")
 	})
+	t.Run("a_refused_start_makes_nothing", func(t *testing.T) {
+		t.Parallel()
+		cfg := dirs(t)
+		data := filepath.Join(t.TempDir(), "typo")
+		cfg.Catalog, cfg.Warehouse = "sqlite://"+filepath.Join(data, "catalog.db"), filepath.Join(data, "warehouse")
+		refused(t, cfg, "::catalog:", "does not exist")
+		refused(t, cfg, "::catalog:", "does not exist")
+	})
+	t.Run("no_WAL_root", func(t *testing.T) {
+		t.Parallel()
+		cfg := dirs(t)
+		require.NoError(t, os.Mkdir(cfg.WALDirectory, 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(cfg.WALDirectory, "letter.txt"), nil, 0o600))
+		refused(t, cfg, "::wal_directory:", "letter.txt", "exporters::siglake::wal::directory")
+	})
 	t.Run("warehouse_in_the_log", func(t *testing.T) {
 		t.Parallel()
 		cfg := dirs(t)

@@ -49,8 +49,8 @@ func Create(fsys vfs.FS, dir string) (*Root, error) {
 	}
 	r, err := Open(fsys, dir)
 	if errors.Is(err, ErrNotRoot) {
-		if err := checkEmpty(fsys, dir); err != nil {
-			return nil, err
+		if err := Vacant(fsys, dir); err != nil {
+			return nil, fmt.Errorf("create WAL root: %w", err)
 		}
 		return writeRoot(fsys, dir)
 	}
@@ -76,16 +76,19 @@ func writeRoot(fsys vfs.FS, dir string) (*Root, error) {
 	return &Root{fs: fsys, dir: dir, uuid: u}, nil
 }
 
-// checkEmpty lets pass what may be there before the marker is: locks, our temporary file, and the lost+found
-// of a fresh volume.
-func checkEmpty(fsys vfs.FS, dir string) error {
+// Vacant returns nil if dir may become a root: it is missing, or holds nothing but what may be there before the
+// marker is, which is locks, our temporary file, and the lost+found of a fresh volume. Otherwise ErrNotEmpty.
+func Vacant(fsys vfs.FS, dir string) error {
 	entries, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("create WAL root: %w", err)
+		return err
 	}
 	for _, e := range entries {
 		if !rootFile(e.Name) && e.Name != "lost+found" {
-			return fmt.Errorf("create WAL root %s: %w: it holds %q; give an empty directory or an existing WAL root", dir, ErrNotEmpty, e.Name)
+			return fmt.Errorf("%w: %s holds %q; give an empty directory or an existing WAL root", ErrNotEmpty, dir, e.Name)
 		}
 	}
 	return nil

@@ -123,17 +123,7 @@ func refuseForeign(fsys vfs.FS, dir string) error {
 	if _, err := segment.Open(fsys, dir); !errors.Is(err, segment.ErrNotRoot) {
 		return nil // a root, or trouble that the next step reports
 	}
-	entries, err := fsys.List(dir)
-	if err != nil {
-		return nil //nolint:nilerr // there is nothing yet, or the next step reports it
-	}
-	known := []string{lockName, "drain.lock", "lost+found"}
-	if !slices.ContainsFunc(entries, func(e vfs.Entry) bool { return !slices.Contains(known, e.Name) }) {
-		return nil
-	}
-	// Create refuses and changes nothing, unless what is there is the start of a root.
-	_, err = segment.Create(fsys, dir)
-	return err
+	return segment.Vacant(fsys, dir)
 }
 
 // explain adds to an error of Open what its reader can do.
