@@ -2,7 +2,6 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-VERSION ?= 0.1.0-dev
 # Pinned tools; installed into .tools, never into go.mod.
 BUILDER_VERSION := v0.165.0
 GOLANGCI_VERSION := v2.15.0
@@ -10,7 +9,9 @@ GOLANGCI_VERSION := v2.15.0
 TOOLS := $(CURDIR)/.tools
 # The service discoveries of the Prometheus receiver weigh 28 MB; only these two are of use here.
 TAGS := remove_all_sd,enable_kubernetes_sd,enable_dns_sd
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w
+# One set of flags for every call, so that all of them share one build cache.
+export GOFLAGS += -trimpath
 GO := CGO_ENABLED=0 go
 GO_CGO := CGO_ENABLED=1 go
 # Packages with code of ours; cmd/siglakecol is generated and has no tests.
@@ -32,16 +33,16 @@ build: bin/siglakecol bin/siglake ## build bin/siglakecol and bin/siglake
 .PHONY: bin/siglakecol
 bin/siglakecol:
 	@scripts/need go
-	$(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglakecol
+	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglakecol
 
 .PHONY: bin/siglake
 bin/siglake: ## the operator's command line; `sql` embeds DuckDB and needs a C++ compiler
 	@scripts/need go gcc g++
-	$(GO_CGO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglake
+	$(GO_CGO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglake
 
 .PHONY: bin/siglake-static
 bin/siglake-static: ## the same without cgo and without `sql`
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglake
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/siglake
 
 .PHONY: test
 test: unit e2e ## all tests of the everyday tier (under ten minutes with a warm cache)
@@ -49,21 +50,21 @@ test: unit e2e ## all tests of the everyday tier (under ten minutes with a warm 
 .PHONY: unit
 unit: ## unit tests, golden files, crash sweeps, fuzz seeds
 	@scripts/need go gcc g++
-	$(GO) test -trimpath -tags $(TAGS) $(PACKAGES)
-	$(GO_CGO) test -trimpath ./cmd/siglake/...
+	$(GO) test -tags $(TAGS) $(PACKAGES)
+	$(GO_CGO) test ./cmd/siglake/...
 
 .PHONY: e2e
 e2e: build ## the built binaries: kill -9, wrong configuration, hostile input, independent reader
 	@scripts/need node npm strace curl
-	cd testbed/reader && npm ci --no-audit --no-fund --silent
-	cd testbed && $(GO) test -trimpath -count=1 -p 1 ./...
+	cd testbed/reader && npm ci --no-audit --no-fund --silent && npm test --silent
+	cd testbed && $(GO) test -count=1 -p 1 ./...
 
 .PHONY: acceptance
 acceptance: build ## PAYLOADS=DIR: every OTLP file below DIR end to end, each field compared
 	@test -n '$(PAYLOADS)' || { echo 'usage: make acceptance PAYLOADS=DIR'; exit 2; }
 	@scripts/need node npm
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
-	cd testbed && $(GO) run -trimpath ./acceptance -payloads '$(abspath $(PAYLOADS))'
+	cd testbed && $(GO) run ./acceptance -payloads '$(abspath $(PAYLOADS))'
 
 .PHONY: race
 race: ## the race detector over internal, exporter and extension
@@ -75,17 +76,18 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 .PHONY: bench
 bench: build ## throughput and latency of this machine against the otlp -> nop ceiling (medians of five)
-	cd testbed && $(GO) run -trimpath ./cmd/bench
+	cd testbed && $(GO) run ./cmd/bench
 
 .PHONY: soak
 soak: build ## the full-size end-to-end runs (an hour)
 	@scripts/need node npm strace curl
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
-	cd testbed && SIGLAKE_SOAK=1 $(GO) test -trimpath -count=1 -p 1 -timeout 2h ./...
+	cd testbed && SIGLAKE_SOAK=1 $(GO) test -count=1 -p 1 -timeout 2h ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## linters, import directions, formatting
-	$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run
+	CGO_ENABLED=0 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run
+	CGO_ENABLED=1 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run ./cmd/siglake
 	$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) fmt --diff
 	cd testbed && $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) fmt --diff
 
@@ -99,6 +101,7 @@ generate: genocb ## everything that is generated; leaves git clean when in sync
 
 .PHONY: genocb
 genocb: $(TOOLS)/builder-$(BUILDER_VERSION) ## cmd/siglakecol from builder-config.yaml
+	mkdir -p cmd/siglakecol
 	$(TOOLS)/builder-$(BUILDER_VERSION) --config builder-config.yaml --skip-get-modules --skip-compilation
 	gofmt -w cmd/siglakecol
 
