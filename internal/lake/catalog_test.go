@@ -24,7 +24,8 @@ func TestOpen_says_what_is_wrong(t *testing.T) {
 		{"no_catalog", Options{Warehouse: dir}, []string{`catalog: ""`, "sqlite:///"}},
 		{"other_catalog", Options{Catalog: "postgres://db/lake", Warehouse: dir}, []string{`catalog: "postgres://db/lake"`, "sqlite:///"}},
 		{
-			"no_directory", Options{Catalog: "sqlite://" + filepath.Join(dir, "no", "catalog.db"), Warehouse: dir},
+			"no_directory",
+			Options{Catalog: "sqlite://" + filepath.Join(dir, "no", "catalog.db"), Warehouse: dir},
 			[]string{"catalog: ", "no/catalog.db", "directory " + filepath.Join(dir, "no") + " does not exist", "make it"},
 		},
 		{"no_warehouse", Options{Catalog: ok}, []string{`warehouse: ""`}},

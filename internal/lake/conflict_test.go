@@ -65,6 +65,7 @@ func TestCommit_survives_every_answer(t *testing.T) {
 		foreign []Segment
 		written int64
 		dupes   int64
+		files   int // data files on disk, if not one
 	}{
 		{name: "truth", answers: func(*testing.T, env) []answer { return nil }, commits: 1, written: 9},
 		{name: "lost", answers: func(*testing.T, env) []answer { return []answer{lost} }, commits: 2, written: 9},
@@ -73,13 +74,13 @@ func TestCommit_survives_every_answer(t *testing.T) {
 		{name: "lost_then_landed_unheard", answers: func(*testing.T, env) []answer { return []answer{lost, landedUnheard} }, commits: 2, written: 9},
 		{name: "hung", answers: func(*testing.T, env) []answer { return []answer{hung} }, commits: 2, written: 9},
 		{
-			name: "foreign_commit_between_load_and_commit", commits: 2, written: 9, foreign: []Segment{{ID: "foreign", Rows: 1}},
+			name: "foreign_commit_between_load_and_commit", commits: 2, written: 9, files: 2, foreign: []Segment{{ID: "foreign", Rows: 1}},
 			answers: func(t *testing.T, e env) []answer {
 				return []answer{after(func() { appendForeign(t, e.other, "foreign") })}
 			},
 		},
 		{
-			name: "conflicts_three_times", commits: 4, written: 9,
+			name: "conflicts_three_times", commits: 4, written: 9, files: 4,
 			foreign: []Segment{{ID: "f0", Rows: 1}, {ID: "f1", Rows: 1}, {ID: "f2", Rows: 1}},
 			answers: func(t *testing.T, e env) []answer {
 				var out []answer
@@ -90,7 +91,7 @@ func TestCommit_survives_every_answer(t *testing.T) {
 			},
 		},
 		{
-			name: "a_second_process_commits_the_same", commits: 1, dupes: 9,
+			name: "a_second_process_commits_the_same", commits: 1, dupes: 9, files: 2,
 			answers: func(t *testing.T, e env) []answer {
 				return []answer{after(func() {
 					_, err := events(t, e.other).Commit(context.Background(), e.segs)
@@ -99,7 +100,7 @@ func TestCommit_survives_every_answer(t *testing.T) {
 			},
 		},
 		{
-			name: "a_second_process_commits_some_of_it", commits: 2, written: 5, dupes: 4,
+			name: "a_second_process_commits_some_of_it", commits: 2, written: 5, dupes: 4, files: 3,
 			answers: func(t *testing.T, e env) []answer {
 				return []answer{after(func() {
 					_, err := events(t, e.other).Commit(context.Background(), e.segs[:1])
@@ -136,6 +137,8 @@ func TestCommit_survives_every_answer(t *testing.T) {
 			require.Equal(t, tc.dupes, out.Duplicates)
 			require.Equal(t, tc.commits, e.f.commits)
 			requireExactly(t, l, append(e.segs, tc.foreign...)...)
+			// What was offered to a catalog stays on disk, wanted or not; what is wanted was written once.
+			require.Len(t, filesUnder(t, dir+"/warehouse/siglake.db/events/data", ".parquet"), max(1, tc.files))
 		})
 	}
 }

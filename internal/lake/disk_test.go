@@ -157,8 +157,8 @@ func TestCommit_syncs_every_file_before_the_catalog_knows(t *testing.T) {
 func requireSynced(tb testing.TB, log []string, root string) {
 	tb.Helper()
 	last := func(e string) int {
-		for i := len(log) - 1; i >= 0; i-- {
-			if log[i] == e {
+		for i, l := range slices.Backward(log) {
+			if l == e {
 				return i
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -47,9 +48,7 @@ func (t *Table) Lookup(ctx context.Context, ids []string) (map[string]int64, err
 	if err != nil {
 		return nil, fmt.Errorf("look up %d segments in %s: %w", len(ask), t.Name(), err)
 	}
-	for id, n := range found {
-		out[id] = n
-	}
+	maps.Copy(out, found)
 	return out, nil
 }
 

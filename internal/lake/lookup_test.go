@@ -24,20 +24,22 @@ func prefix(seg Segment, n int64) Segment {
 // LAKE-1: a segment the proof has forgotten is found in the rows of the table, whatever makes one look.
 func TestCommit_what_the_proof_forgot_is_looked_up(t *testing.T) {
 	t.Parallel()
-	old := time.Now().Add(-24 * time.Hour)
+	// By its id a segment of yesterday is outside the coverage, and one of tomorrow (a clock was wrong) is inside.
+	yesterday, tomorrow := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	for _, tc := range []struct {
 		name   string
+		made   time.Time
 		change func(*Segment)
 	}{
-		{"doubtful", func(s *Segment) { s.Doubtful = true }},
-		{"older_than_the_coverage_by_its_id", func(*Segment) {}},
-		{"older_than_the_coverage_by_its_file", func(s *Segment) { s.ModTime = old }},
+		{"doubtful", tomorrow, func(s *Segment) { s.Doubtful = true }},
+		{"older_than_the_coverage_by_its_id", yesterday, func(*Segment) {}},
+		{"older_than_the_coverage_by_its_file", tomorrow, func(s *Segment) { s.ModTime = yesterday }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			l := lakeAt(t, t.TempDir(), hooks{limits: limits{proofEntries: 2}})
 			tbl := events(t, l)
-			seg := segment(t, testID(t, old, 1), rowsAt(day0, 6))
+			seg := segment(t, testID(t, tc.made, 1), rowsAt(day0, 6))
 			_, err := tbl.Commit(t.Context(), []Segment{seg})
 			require.NoError(t, err)
 			var later []Segment

@@ -2,6 +2,7 @@ package lake
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -109,8 +110,8 @@ func fit(name string, meta table.Metadata, s otelarrow.Signal) (shape, error) {
 func daySpec(name string, meta table.Metadata) (iceberg.PartitionSpec, error) {
 	ts, _ := meta.CurrentSchema().FindFieldByName(colTimestamp)
 	specs := append(meta.PartitionSpecs(), meta.PartitionSpec())
-	for i := len(specs) - 1; i >= 0; i-- {
-		spec := specs[i]
+	for _, spec := range slices.Backward(specs) {
+
 		if spec.NumFields() != 1 {
 			continue
 		}
