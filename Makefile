@@ -86,7 +86,7 @@ soak: build ## the full-size end-to-end runs (an hour)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## linters, import directions, formatting
-	CGO_ENABLED=0 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run
+	CGO_ENABLED=0 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run ./internal/... ./exporter/... ./extension/...
 	CGO_ENABLED=1 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run ./cmd/siglake
 	$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) fmt --diff
 	cd testbed && $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) fmt --diff

@@ -66,8 +66,7 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 		// Opened only when the root is one and its lock is ours, so that a wrong path makes no catalog.
 		OpenLake: func(ctx context.Context) (*lake.Lake, error) { return a.openLake(ctx, false) },
 	})
-	var locked *vfs.LockedError
-	if errors.As(err, &locked) {
+	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
 		return fmt.Errorf("a drain runs already and takes what is sealed by itself: held by %s (%s)", locked.Holder, locked.Name)
 	}
 	if err != nil {

@@ -147,7 +147,7 @@ func findSegment(lane segment.Lane, id segment.ID) (place, error) {
 }
 
 // resolveSegment turns an argument into a place: an id or file name, looked up in all lanes, or a path.
-func resolveSegment(fsys vfs.FS, root *segment.Root, arg string) (place, error) {
+func resolveSegment(root *segment.Root, arg string) (place, error) {
 	name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(arg), ".partial"), ".arrow")
 	id, err := segment.ParseID(name)
 	if err != nil {

@@ -124,7 +124,7 @@ func (a *app) inspectArg(arg string) (inspected, error) {
 	if err != nil {
 		return inspected{}, err
 	}
-	p, err := resolveSegment(a.fs, root, arg)
+	p, err := resolveSegment(root, arg)
 	if err != nil {
 		return inspected{}, err
 	}

@@ -30,15 +30,15 @@ type pipeline struct {
 	Exporters  []string `mapstructure:"exporters"`
 }
 
-// brokenAck is one place where a client is answered before its rows are on disk.
-type brokenAck struct {
+// brokenAckError is one place where a client is answered before its rows are on disk.
+type brokenAckError struct {
 	pipeline  string // as written under service::pipelines
 	via       string // how that pipeline reaches siglake, "" when directly
 	component string // kind and id
 	why, fix  string
 }
 
-func (b brokenAck) Error() string {
+func (b brokenAckError) Error() string {
 	return fmt.Sprintf("pipeline %q%s: %s %s: %s, or set extensions::ingestparams::allow_broken_ack: true and accept that acknowledged rows can be lost",
 		b.pipeline, b.via, b.component, b.why, b.fix)
 }
@@ -86,28 +86,28 @@ func readEffective(conf *confmap.Conf) (*effective, error) {
 
 // inspect walks from every siglake exporter back to the receivers, through connectors. It returns what acks
 // early on the way, and the OTLP protocols (as configuration keys) that lack this middleware.
-func (e *effective) inspect() (broken []brokenAck, bare []string) {
+func (e *effective) inspect() (broken []brokenAckError, bare []string) {
 	reached := e.reachSiglake()
 	seen := map[string]bool{} // components may stand in several pipelines
 	for _, name := range slices.Sorted(maps.Keys(reached)) {
 		pl, via := e.Service.Pipelines[name], reached[name]
 		for _, id := range pl.Processors {
 			if why, fix := ackOfProcessor(name, id, e.Processors[id]); why != "" {
-				broken = append(broken, brokenAck{name, via, "processor " + quote(id), why, fix})
+				broken = append(broken, brokenAckError{name, via, "processor " + quote(id), why, fix})
 			}
 		}
 		for _, id := range slices.Concat(pl.Receivers, pl.Exporters) {
 			if cfg, ok := e.Connectors[id]; ok && !seen["connector "+id] && queueAcksEarly(cfg) {
 				seen["connector "+id] = true
 				why, fix := queueText("connectors::" + id)
-				broken = append(broken, brokenAck{name, via, "connector " + quote(id), why, fix})
+				broken = append(broken, brokenAckError{name, via, "connector " + quote(id), why, fix})
 			}
 		}
 		for _, id := range pl.Exporters {
 			if typeOf(id) == siglakeType && !seen["exporter "+id] && queueAcksEarly(e.Exporters[id]) {
 				seen["exporter "+id] = true
 				why, fix := queueText("exporters::" + id)
-				broken = append(broken, brokenAck{name, via, "exporter " + quote(id), why, fix})
+				broken = append(broken, brokenAckError{name, via, "exporter " + quote(id), why, fix})
 			}
 		}
 		for _, id := range pl.Receivers {
@@ -116,7 +116,7 @@ func (e *effective) inspect() (broken []brokenAck, bare []string) {
 			}
 			seen["receiver "+id] = true
 			if why, fix := ackOfReceiver(id, e.Receivers[id]); why != "" {
-				broken = append(broken, brokenAck{name, via, "receiver " + quote(id), why, fix})
+				broken = append(broken, brokenAckError{name, via, "receiver " + quote(id), why, fix})
 			}
 			bare = append(bare, bareProtocols(id, e.Receivers[id])...)
 		}

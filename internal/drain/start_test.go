@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"testing"
 	"time"
@@ -153,9 +154,7 @@ func TestRun_two_roots(t *testing.T) {
 	}
 	require.NoError(t, stopA())
 	require.NoError(t, stopB())
-	for id, rows := range b.want {
-		a.want[id] = rows
-	}
+	maps.Copy(a.want, b.want)
 	a.accounted()
 }
 

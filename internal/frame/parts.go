@@ -151,7 +151,10 @@ func (p *parts) offsets64(b *memory.Buffer, abs, n int) (from, to int) {
 // runs adds the runs that cover n rows from row abs: their ends counted from abs and cut at n, and their values.
 func (p *parts) runs(dt *arrow.RunEndEncodedType, d arrow.ArrayData, abs, n int) {
 	ends := d.Children()[0]
-	width := dt.RunEnds().(arrow.FixedWidthDataType).BitWidth() / 8
+	width := 8 // the closed set of types leaves 16, 32 and 64 bits
+	if fixed, ok := dt.RunEnds().(arrow.FixedWidthDataType); ok {
+		width = fixed.BitWidth() / 8
+	}
 	raw := bytesOf(ends.Buffers()[1], ends.Offset()*width, (ends.Offset()+ends.Len())*width)
 	end := func(i int) int { return int(readInt(raw[i*width:], int64(width))) }
 	first := 0

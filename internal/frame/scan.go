@@ -83,7 +83,7 @@ func (w *walk) whole() (size, cost, synced int64, err error) {
 	}
 	m, perr := parseMessage(meta)
 	if perr != nil || w.expect(&m) != nil || m.bodyLen > rest-metaLen || len(m.nodes) == 0 {
-		return 0, metaLen, 0, nil
+		return 0, metaLen, 0, nil //nolint:nilerr // no message here; the search goes on
 	}
 	size, synced = prefixSize+metaLen+m.bodyLen, m.synced(meta)
 	if m.crcAt == 0 {

@@ -174,7 +174,11 @@ func supportedType(dt arrow.DataType, depth int) error {
 		*arrow.BinaryType, *arrow.StringType, *arrow.LargeBinaryType, *arrow.LargeStringType:
 		return nil
 	case *arrow.ListType, *arrow.LargeListType, *arrow.MapType, *arrow.StructType, *arrow.RunEndEncodedType:
-		for _, f := range dt.(arrow.NestedType).Fields() {
+		nested, ok := dt.(arrow.NestedType)
+		if !ok {
+			return fmt.Errorf("type %s has no fields", dt)
+		}
+		for _, f := range nested.Fields() {
 			if err := supportedType(f.Type, depth+1); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package otelarrow_test
 
 import (
+	"maps"
 	"sync"
 	"testing"
 
@@ -85,10 +86,7 @@ func TestEncoder_a_bad_request_leaves_no_trace_in_the_next(t *testing.T) {
 
 func TestAdjusted_All_names_each_reason_once(t *testing.T) {
 	t.Parallel()
-	got := map[string]int64{}
-	for reason, n := range (otelarrow.Adjusted{DuplicateKeys: 1, InvalidUTF8: 2, TimesClamped: 3, CountsClamped: 4}).All() {
-		got[reason] = n
-	}
+	got := maps.Collect((otelarrow.Adjusted{DuplicateKeys: 1, InvalidUTF8: 2, TimesClamped: 3, CountsClamped: 4}).All())
 	require.Equal(t, map[string]int64{"duplicate_key": 1, "invalid_utf8": 2, "time_clamped": 3, "count_clamped": 4}, got)
 	for reason := range (otelarrow.Adjusted{}).All() {
 		require.Equal(t, "duplicate_key", reason)

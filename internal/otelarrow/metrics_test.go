@@ -1,6 +1,7 @@
 package otelarrow_test
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"testing"
@@ -28,9 +29,7 @@ var distributionColumns = []string{
 // typed is the row of distributionColumns, NULL but for what is given.
 func typed(given row) row {
 	want := row{}.only(distributionColumns...)
-	for k, v := range given {
-		want[k] = v
-	}
+	maps.Copy(want, given)
 	return want
 }
 
@@ -41,12 +40,18 @@ func TestEncodeMetrics_each_type_fills_its_columns(t *testing.T) {
 		fill func(pmetric.Metric)
 		want row
 	}{
-		{"gauge_double", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty().SetDoubleValue(1.5) },
-			row{"metric_type": "gauge", "value_double": 1.5}},
-		{"gauge_int", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty().SetIntValue(math.MinInt64) },
-			row{"metric_type": "gauge", "value_int": int64(math.MinInt64)}},
-		{"gauge_no_value", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty() },
-			row{"metric_type": "gauge"}},
+		{
+			"gauge_double", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty().SetDoubleValue(1.5) },
+			row{"metric_type": "gauge", "value_double": 1.5},
+		},
+		{
+			"gauge_int", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty().SetIntValue(math.MinInt64) },
+			row{"metric_type": "gauge", "value_int": int64(math.MinInt64)},
+		},
+		{
+			"gauge_no_value", func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty() },
+			row{"metric_type": "gauge"},
+		},
 		{"sum", func(m pmetric.Metric) {
 			s := m.SetEmptySum()
 			s.SetIsMonotonic(true)
@@ -76,8 +81,10 @@ func TestEncodeMetrics_each_type_fills_its_columns(t *testing.T) {
 			"metric_type": "summary", "count": int64(3), "sum": 4.5,
 			"quantiles": []any{row{"quantile": 0.5, "value": 1.0}, row{"quantile": 2.0, "value": -1.0}},
 		}},
-		{"summary_bare", func(m pmetric.Metric) { m.SetEmptySummary().DataPoints().AppendEmpty() },
-			row{"metric_type": "summary", "count": int64(0), "sum": 0.0, "quantiles": []any{}}},
+		{
+			"summary_bare", func(m pmetric.Metric) { m.SetEmptySummary().DataPoints().AppendEmpty() },
+			row{"metric_type": "summary", "count": int64(0), "sum": 0.0, "quantiles": []any{}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +188,7 @@ func TestEncodeMetrics_all_other_fields(t *testing.T) {
 	md.ResourceMetrics().At(0).SetSchemaUrl("u1")
 	rows, b := tableOf(t, md)
 	want := typed(row{"metric_type": "gauge"})
-	for k, v := range (row{
+	maps.Copy(want, (row{
 		"timestamp": int64(2), "timestamp_ns": int64(2_500), "time_unix_nano": int64(2_500), "start_time_unix_nano": int64(-1),
 		"metric_name": "http.requests", "unit": "1", "description": "text",
 		"metadata": map[string]string{"a": "b", "c": "1"}, "metadata_types": map[string]string{"c": "int"},
@@ -205,9 +212,7 @@ func TestEncodeMetrics_all_other_fields(t *testing.T) {
 		"scope_name": nil, "scope_version": nil, "scope_attributes": map[string]string{}, "scope_attribute_types": nil,
 		"scope_dropped_attributes_count": int64(0), "scope_schema_url": nil,
 		"ingested_at": arrivalUS, "segment_id": "seg", "segment_row": int64(40),
-	}) {
-		want[k] = v
-	}
+	}))
 	require.Equal(t, want, rows[0])
 	require.Equal(t, otelarrow.Adjusted{TimesClamped: 1}, b.Adjusted)
 }

@@ -3,6 +3,7 @@ package otelarrow
 import (
 	"encoding/base64"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -127,10 +128,8 @@ func (s *scratch) isObject(m pcommon.Map) bool {
 		if strings.HasPrefix(k, "$") {
 			return false
 		}
-		for _, have := range near[:min(n, few)] {
-			if have == k {
-				return false
-			}
+		if slices.Contains(near[:min(n, few)], k) {
+			return false
 		}
 		if n < few {
 			near[n] = k

@@ -71,7 +71,7 @@ func (r *Root) tenantLanes(tenant string) (lanes []Lane, strangers []string, err
 // isLane judges one entry of a tenant's directory.
 func (r *Root) isLane(dir string, e vfs.Entry) (lane, stranger bool, err error) {
 	if !e.IsDir || checkIndex(e.Name) != nil {
-		return false, true, nil
+		return false, true, nil //nolint:nilerr // a name that is no index is a stranger
 	}
 	inside, err := list(r.fs, filepath.Join(dir, e.Name))
 	if err != nil {

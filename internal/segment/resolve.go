@@ -16,10 +16,10 @@ import (
 type Scope uint8
 
 const (
-	// ByWriter: the caller holds the lock of the writer, a drain may be running. Decides the fate of names in
+	// ByWriter says that the caller holds the lock of the writer, a drain may be running. Decides the fate of names in
 	// active/, and of no other.
 	ByWriter Scope = iota + 1
-	// ByDrain: the caller holds drain.lock and moves nothing meanwhile; a writer may be running. Decides the
+	// ByDrain says that the caller holds drain.lock and moves nothing meanwhile; a writer may be running. Decides the
 	// fate of names beyond active/.
 	ByDrain
 )

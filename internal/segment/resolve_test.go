@@ -70,8 +70,11 @@ func TestResolve(t *testing.T) {
 			{st: segment.Sealed, content: framed(frame.Header{}, long)}, {st: segment.Processing, content: "LWAL\x02\x02"},
 		}, []string{"sealed/0.arrow"}},
 		{"contradiction with a poisoned one", segment.ByDrain, []file{{st: segment.Sealed, content: "a"}, {st: segment.Poison, content: "b"}}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
-		{"three contradict", segment.ByDrain, []file{{st: segment.Sealed, content: "a"}, {st: segment.Orphans, content: "b"}, {st: segment.Committed, content: "c"}},
-			[]string{"poison/0.arrow", "poison/0.arrow.2", "poison/0.arrow.3"}},
+		{
+			"three contradict", segment.ByDrain,
+			[]file{{st: segment.Sealed, content: "a"}, {st: segment.Orphans, content: "b"}, {st: segment.Committed, content: "c"}},
+			[]string{"poison/0.arrow", "poison/0.arrow.2", "poison/0.arrow.3"},
+		},
 		{"the longest of three", segment.ByDrain, []file{{st: segment.Sealed, content: "ab"}, {st: segment.Orphans, content: "abc"}, {st: segment.Committed, content: "a"}}, []string{"orphans/0.arrow"}},
 		{"active is the writer's", segment.ByDrain, []file{{st: segment.Active}, {st: segment.Sealed, linkTo: segment.Active}}, []string{"active/0.arrow.partial", "sealed/0.arrow"}},
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,18 +104,18 @@ func infoOf(st fs.FileInfo) Info {
 // that died in between left at most its last directory without a durable name, and that is the deepest one
 // found here; so its name is synced first. Where its parent may not be read, it was not ours to make.
 func (o osFS) MkdirAll(dir string) error {
-	missing, found, err := missingDirs(o, filepath.Clean(dir))
+	missing, found, err := missingDirs(filepath.Clean(dir))
 	if err != nil {
 		return err
 	}
 	if err := o.SyncDir(filepath.Dir(found)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := os.Mkdir(missing[i], dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	for _, m := range slices.Backward(missing) {
+		if err := os.Mkdir(m, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := o.SyncDir(filepath.Dir(missing[i])); err != nil {
+		if err := o.SyncDir(filepath.Dir(m)); err != nil {
 			return err
 		}
 	}
@@ -122,7 +123,7 @@ func (o osFS) MkdirAll(dir string) error {
 }
 
 // missingDirs returns the directories that must be made for dir, deepest first, and the deepest that exists.
-func missingDirs(o osFS, dir string) (missing []string, found string, err error) {
+func missingDirs(dir string) (missing []string, found string, err error) {
 	for {
 		st, err := os.Stat(dir) // follows links: a symbolic link to a directory is one
 		switch {

@@ -95,8 +95,7 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 func (l *Log) countRefused(mode Mode, err error) {
 	ctx := context.Background()
 	l.met.appends.Add(ctx, 1, l.met.byAppend[mode][outcomeRefused]...)
-	var full *LimitError
-	if errors.As(err, &full) {
+	if full, ok := errors.AsType[*LimitError](err); ok {
 		l.met.refused.Add(ctx, 1, l.met.refusedBy[full.Limit]...)
 	}
 }

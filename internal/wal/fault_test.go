@@ -59,7 +59,7 @@ func TestFailedSync(t *testing.T) {
 			ctx := t.Context()
 			disk := simfs.New(nil)
 			l := open(t, options(disk, "/wal"))
-			before := Mode(WaitFor)
+			before := WaitFor
 			if kind == simfs.SyncDir {
 				// The first answer under wait_for is what syncs the name.
 				require.NoError(t, l.Seal(ctx, "t", "events"))

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	sealRetryMin = 100 * time.Millisecond
-	sealRetryMax = 10 * time.Second
+	sealRetryFirst   = 100 * time.Millisecond
+	sealRetryLongest = 10 * time.Second
 	// closeTries is how often Close tries to seal what the disk refuses. What is left is durable in active/ as
 	// far as it was promised, and the next Open recovers it.
 	closeTries = 3
@@ -29,12 +29,12 @@ type sealWait struct {
 // sealLoop seals what run has handed over until nothing is left. What the disk refuses stays and is tried
 // again, with pauses, beside what comes in meanwhile.
 func (ln *lane) sealLoop() {
-	pause, failures := sealRetryMin, 0
+	pause, failures := sealRetryFirst, 0
 	for {
 		last := ln.log.isClosing() // seen before the round: each of the last tries is a whole one
 		err := ln.sealRound()
 		if err == nil {
-			pause, failures = sealRetryMin, 0
+			pause, failures = sealRetryFirst, 0
 			if ln.sealDone() {
 				return
 			}
@@ -56,7 +56,7 @@ func (ln *lane) sealLoop() {
 		case <-ln.log.giveUp:
 		}
 		t.Stop()
-		pause = min(2*pause, sealRetryMax)
+		pause = min(2*pause, sealRetryLongest)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestHook_cut(t *testing.T) {
 	require.ErrorIs(t, err, simfs.ErrOff)
 	require.ErrorIs(t, s.MkdirAll("/d"), simfs.ErrOff)
 	require.ErrorIs(t, f.Close(), simfs.ErrOff)
-	require.Equal(t, "", names("/f")(s.Crash(simfs.KeepNone, seed(1))))
+	require.Empty(t, names("/f")(s.Crash(simfs.KeepNone, seed(1))))
 	after := s.Crash(simfs.KeepAll, seed(1))
 	require.Equal(t, "rows", content("/f")(after), "the new machine is on")
 }

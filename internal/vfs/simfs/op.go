@@ -75,7 +75,7 @@ func (o Op) String() string {
 // before the operation.
 var ErrOff = errors.New("simfs: machine is off")
 
-// ShortWrite, returned by a Hook for a write, lets Bytes of it reach the file and fails the rest with Err.
+// ShortWrite is returned by a Hook for a write: it lets Bytes of it reach the file and fails the rest with Err.
 type ShortWrite struct { //nolint:errname // reads as what a Hook does to a write
 	Bytes int64
 	Err   error
