@@ -104,6 +104,8 @@ var (
 	ErrShape = errors.New("lake: table has an incompatible shape")
 	// ErrProof: the table's proof cannot be read. Nothing is written until a person has looked.
 	ErrProof = errors.New("lake: consumed-proof is unreadable")
+	// ErrCatalogGone: the catalog file was deleted or replaced while it was open. What was committed since is in no table.
+	ErrCatalogGone = errors.New("lake: the catalog file was deleted or replaced while in use")
 	// ErrClock: this machine's clock is behind the table's last commit by more than Iceberg allows.
 	ErrClock = errors.New("lake: clock is behind the table")
 )

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -59,7 +60,9 @@ type Lake struct {
 	raw      *sqlcat.Catalog
 	cat      iceCatalog
 	io       iceio.IO
-	home     string // URL of the warehouse
+	path     string      // of the catalog file
+	file     os.FileInfo // what path named when it was opened
+	home     string      // URL of the warehouse
 	readOnly bool
 	now      func() time.Time
 	wait     func(context.Context, time.Duration) error
@@ -161,6 +164,23 @@ func (l *Lake) openCatalog(ctx context.Context, path, warehouse string) (err err
 	props := iceberg.Properties{"warehouse": warehouse, "init_catalog_tables": strconv.FormatBool(!l.readOnly)}
 	if l.raw, err = sqlcat.NewCatalog(catalogName, l.db, sqlcat.SQLite, props); err != nil {
 		return fmt.Errorf("open catalog %s: %w", path, err)
+	}
+	l.path = path
+	if l.file, err = os.Stat(path); err != nil {
+		return fmt.Errorf("open catalog %s: %w", path, err)
+	}
+	return nil
+}
+
+// inPlace checks that the catalog's path still leads to the file that is open. A commit into a file that was deleted
+// or replaced succeeds and is gone with the process: nothing may be believed that this lake says then.
+func (l *Lake) inPlace() error {
+	now, err := os.Stat(l.path)
+	if err != nil {
+		return fmt.Errorf("%w: %w; stop the collector, put it back and start again", ErrCatalogGone, err)
+	}
+	if !os.SameFile(now, l.file) {
+		return fmt.Errorf("%w: %s is another file than the one that was opened; start the collector again", ErrCatalogGone, l.path)
 	}
 	return nil
 }

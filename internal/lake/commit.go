@@ -23,7 +23,7 @@ import (
 //	         commits of one process to one table take turns
 //	ctx      ends the wait for that turn, the writing of files and the waits between attempts; an attempt that was
 //	         sent is awaited and looked after whatever ctx says
-//	errors   IncarnationError, GoneBackError, ErrProof, ErrShape, ErrClock, ErrNoTable, ErrReadOnly: nothing was
+//	errors   IncarnationError, GoneBackError, ErrProof, ErrShape, ErrClock, ErrCatalogGone, ErrNoTable, ErrReadOnly: nothing was
 //	         written. UnknownError: a commit was sent, its outcome could not be learned. Others: not committed
 //	files    those of a commit that was never sent are removed again; all others stay for garbage collection
 func (t *Table) Commit(ctx context.Context, segs []Segment) (Outcome, error) {
@@ -249,6 +249,9 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	defer cancel()
 	w.files.sent, w.inDoubt = true, true
 	made, err := tx.Commit(ctx)
+	if err == nil {
+		err = w.t.lake.inPlace() // or the answer came from a file that no longer has a name
+	}
 	if err != nil {
 		return err
 	}
@@ -315,7 +318,7 @@ func (w *work) again(ctx context.Context, err error) error {
 
 // isFinal is true for errors that another attempt would meet again.
 func isFinal(err error) bool {
-	for _, e := range []error{ErrNoTable, ErrShape, ErrProof, ErrClock} {
+	for _, e := range []error{ErrNoTable, ErrShape, ErrProof, ErrClock, ErrCatalogGone} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,6 +171,52 @@ func TestCommit_a_late_landing_is_found(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, committed(segs...), out.Committed)
 	requireExactly(t, l, segs...)
+}
+
+// LAKE-1: what a lookup found is only right for the state it looked at. Here a program that keeps no proof commits
+// the first row of the segment after the lookup.
+func TestCommit_looks_again_after_a_foreign_commit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := &faultyCatalog{}
+	l := lakeAt(t, dir, faults(f))
+	other := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	appendForeign(t, other, "foreign") // a table with rows, so that there is something to look through
+	seg := newSegment(t, 1, 4)
+	seg.Doubtful = true
+	f.answers = []answer{after(func() { appendForeign(t, other, seg.ID) })}
+	out, err := tbl.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+	require.Equal(t, int64(3), out.RowsWritten)
+	requireExactly(t, l, seg, Segment{ID: "foreign", Rows: 1})
+}
+
+// Commits of one process to one table take turns: they would only run into each other at the catalog.
+func TestCommit_takes_turns(t *testing.T) {
+	t.Parallel()
+	f := &faultyCatalog{}
+	l := lakeAt(t, t.TempDir(), faults(f))
+	events(t, l)
+	const n = 6
+	var running, most atomic.Int32
+	f.answers = slices.Repeat([]answer{func(ctx context.Context, do func(context.Context) (table.Metadata, string, error)) (table.Metadata, string, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		return do(ctx)
+	}}, n)
+	f.commits = 0
+	var g errgroup.Group
+	for i := range n {
+		tbl, seg := events(t, l), newSegment(t, uint64(i), 1)
+		g.Go(func() error {
+			_, err := tbl.Commit(t.Context(), []Segment{seg})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Equal(t, int32(1), most.Load())
+	require.Equal(t, n, f.commits, "none of them was a conflict")
 }
 
 // Files are written once and offered again, unless somebody else committed some of their rows.

@@ -27,6 +27,9 @@ type state struct {
 // open loads a table so that what it writes goes through the lake's IO and what it commits through the lake's
 // catalog.
 func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	if err := l.inPlace(); err != nil {
+		return nil, err
+	}
 	t, err := l.cat.LoadTable(ctx, id)
 	if errors.Is(err, catalog.ErrNoSuchTable) || errors.Is(err, catalog.ErrNoSuchNamespace) {
 		return nil, fmt.Errorf("%w: %s", ErrNoTable, strings.Join(id, "."))

@@ -200,6 +200,7 @@ func TestCommit_refuses_an_incarnation_made_meanwhile(t *testing.T) {
 	var other *IncarnationError
 	require.ErrorAs(t, err, &other)
 	require.Empty(t, readAll(t, l))
+	require.Less(t, f.loads, 8, "what another attempt would meet again is not attempted again")
 }
 
 // Iceberg refuses a snapshot older than the last one by a minute. That is said before anything is written, with what

@@ -86,6 +86,10 @@ func (t *Table) Head() (sequence int64, metadata string) {
 	return t.head.sequence, t.head.metadata
 }
 
+// InPlace returns ErrCatalogGone when the catalog file was deleted or replaced since it was opened: then nothing that
+// was committed through this Table may be taken for committed any more.
+func (t *Table) InPlace() error { return t.lake.inPlace() }
+
 // Expect says what was seen of this incarnation of the table before. A catalog that shows an older state makes
 // Commit and Lookup return a GoneBackError.
 func (t *Table) Expect(sequence int64, metadata string) {
