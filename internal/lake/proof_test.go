@@ -2,7 +2,9 @@ package lake
 
 import (
 	"encoding/base64"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +48,29 @@ func TestProof_what_is_written_is_read(t *testing.T) {
 	require.Equal(t, int64(102), rows["foreign-3"])
 	require.Equal(t, int64(103), rows["0"], "an id named again stands once, in the newest commit")
 	require.Len(t, rows, 20*3+1)
+}
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// The format is a promise to later versions: what version 1 wrote is read for ever.
+func TestProof_golden(t *testing.T) {
+	t.Parallel()
+	p := proof{table: uuid.MustParse("0d0f31c7-14c9-4a2e-8a57-0c61b0f5a001"), coverage: proofTime.Add(-time.Hour).UnixMilli()}
+	l := limits{}.orDefault()
+	p = p.merge(proofTime, []proofEntry{
+		{id: "01a0d3b2-5a00-7abc-8def-0123456789ab-00155d012345-1", rows: 4096},
+		{id: "01a0d3b2-5a01-7abc-8def-0123456789ac-00155d012346-18446744073709551615", rows: 1},
+		{id: "of another form", rows: 1 << 40},
+	}, l)
+	p = p.merge(proofTime.Add(10*time.Second), []proofEntry{{id: "01A0D3B2-5A01-7ABC-8DEF-0123456789AC-00155D012346-2", rows: 0}}, l)
+	const file = "testdata/proof-v1.txt"
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(p.encode()+"\n"), 0o600))
+	}
+	golden, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(golden)), p.encode())
+	require.Equal(t, p, decoded(t, p))
 }
 
 func decoded(tb testing.TB, p proof) proof {
