@@ -29,6 +29,10 @@ const (
 	// maxPooled is the largest body kept for the next request, in bytes: twice the 4 MiB that gRPC accepts
 	// by default, so that one 20 MiB request does not stay in memory for ever.
 	maxPooled = 8 << 20
+	// maxExpanded bounds a request's size in its table, in bytes, where resource, scope and metric stand in every
+	// row. The largest honest request, 20 MiB of 100-byte records under a resource of 10 KiB, comes to 2 GiB. The
+	// drain writes a third of a GiB a second, so this is what one request may hold its lane up: some 12 s.
+	maxExpanded = 4 << 30
 )
 
 // encoder is what the exporter needs of an *otelarrow.Encoder.
@@ -189,6 +193,9 @@ func (e *siglake) store(ctx context.Context, mode wal.Mode, encode func(time.Tim
 			return err
 		}
 		defer e.recycle(body)
+		if err := checkExpanded(batch.Record, int64(len(*body))); err != nil {
+			return err
+		}
 		if _, err := e.log.Append(ctx, wal.Request{
 			Tenant: tenantDefault, Index: e.signal.Table(),
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
@@ -198,6 +205,27 @@ func (e *siglake) store(ctx context.Context, mode wal.Mode, encode func(time.Tim
 		}
 	}
 	e.metrics.stored(ctx, &batch)
+	return nil
+}
+
+// checkExpanded refuses a request that a few bytes shared by very many rows make too large for its table. Few requests
+// can be: the rows are only counted where size times rows passes the bound.
+func checkExpanded(rec arrow.RecordBatch, size int64) error {
+	if size*rec.NumRows() <= maxExpanded {
+		return nil
+	}
+	rows, err := otelarrow.RowBytes(rec)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errContent, err)
+	}
+	var total int64
+	for _, n := range rows {
+		total += n
+	}
+	if total > maxExpanded {
+		return fmt.Errorf("%w: its %d rows repeat their resource, scope or metric attributes to %d bytes, more than %d: send fewer rows a request or smaller attributes",
+			errContent, rec.NumRows(), total, int64(maxExpanded))
+	}
 	return nil
 }
 

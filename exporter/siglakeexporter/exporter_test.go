@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -236,6 +237,29 @@ func TestExporter_refuses_modes_it_cannot_honour(t *testing.T) {
 	}
 	require.Empty(t, r.log.taken())
 	require.Empty(t, r.host.statuses(), "a client's mistake is no trouble of ours")
+}
+
+// A few bytes that very many rows share must not become a table of terabytes: refused for good, nothing written.
+func TestExporter_refuses_what_expands_too_far(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.logs(t)
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	rl.Resource().Attributes().PutStr("big", strings.Repeat("x", 1<<20))
+	records := rl.ScopeLogs().AppendEmpty().LogRecords()
+	for range 4200 {
+		records.AppendEmpty()
+	}
+	err := e.ConsumeLogs(t.Context(), ld)
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	require.True(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, "4200 rows repeat")
+	require.Empty(t, r.log.taken())
+
+	rl.Resource().Attributes().PutStr("big", strings.Repeat("x", 1<<19))
+	require.NoError(t, e.ConsumeLogs(t.Context(), ld), "half of it is large and honest")
+	require.Len(t, r.log.taken(), 1)
 }
 
 // ACK-1: once admitted, a request's fate is the write's: neither a caller that goes away nor the helper's

@@ -71,6 +71,7 @@ type fakeTable struct {
 	before func(ctx context.Context, segs []lake.Segment) error
 	after  func(segs []lake.Segment) error
 	lookup error
+	gone   error // what InPlace says
 	most   int64
 
 	inFlight, peak int64 // rows
@@ -90,6 +91,12 @@ func (t *fakeTable) Head() (int64, string) {
 }
 
 func (t *fakeTable) Expect(int64, string) {}
+
+func (t *fakeTable) InPlace() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
 
 func (t *fakeTable) Lookup(_ context.Context, ids []string) (map[string]int64, error) {
 	t.mu.Lock()

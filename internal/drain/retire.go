@@ -94,6 +94,9 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 	var proven []string
 	var errs []error
 	for _, name := range over {
+		if len(l.tables) == 0 { // forgotten after trouble: what was proven by them is asked for again
+			l.marks[name].proven = false
+		}
 		if !l.marks[name].proven {
 			if err := l.prove(ctx, work, name); err != nil {
 				errs = append(errs, err)
@@ -105,6 +108,12 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 		}
 	}
 	if len(proven) > 0 {
+		// A proof is as good as the catalog it was read from: one that was deleted or replaced since proves nothing.
+		for _, t := range l.tables {
+			if err := t.InPlace(); err != nil {
+				return errors.Join(append(errs, fmt.Errorf("retire %d segments: %w", len(proven), err))...)
+			}
+		}
 		if err := l.dir.Retire(proven); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("retire %d segments: %w", len(proven), err))...)
 		}

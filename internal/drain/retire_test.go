@@ -132,6 +132,33 @@ func TestRetire_a_jump_of_the_clock_retires_nothing(t *testing.T) {
 	w.accounted()
 }
 
+// RET-1: what was proven by a catalog that was deleted or replaced since is not proven any more.
+func TestRetire_keeps_what_a_lost_catalog_proved(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]bool{"catalog_gone": false, "and_the_lane_has_seen_it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := onDisk(t)
+			now := time.Now()
+			w.opt.Now = func() time.Time { return now }
+			w.opt.Retain = time.Minute
+			w.seal(spec{})
+			_, l := w.laneOf("events")
+			w.pass(l)
+			table := w.tables.get("events")
+			table.gone = errors.New("another file than the one that was opened")
+			if forget {
+				clear(l.tables)
+				table.lookup = table.gone
+			}
+			now = now.Add(time.Hour - time.Second)
+			l.pass(t.Context(), t.Context())
+			require.ErrorIs(t, l.view().err, table.gone)
+			require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+		})
+	}
+}
+
 // RET-1 after a restart: committed/ alone is no proof, the table is asked.
 func TestRetire_asks_the_table_after_a_restart(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ type table interface {
 	UUID() uuid.UUID
 	Head() (sequence int64, metadata string)
 	Expect(sequence int64, metadata string)
+	InPlace() error
 	Commit(ctx context.Context, segs []lake.Segment) (lake.Outcome, error)
 	Lookup(ctx context.Context, ids []string) (map[string]int64, error)
 }

@@ -126,6 +126,9 @@ func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Sig
 	if err := checkIdentifier(tenant, index); err != nil {
 		return nil, false, err
 	}
+	if err := l.inPlace(); err != nil {
+		return nil, false, err
+	}
 	loaded, err := l.cat.LoadTable(ctx, id)
 	if errors.Is(err, catalog.ErrNoSuchTable) {
 		loaded, created, err = l.create(ctx, id, s)

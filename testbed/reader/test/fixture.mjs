@@ -28,12 +28,13 @@ const listSchema = {
 function writeAvro(file, schema, records) {
   return new Promise((resolve, reject) => {
     const type = avro.Type.forSchema(schema, { registry: { long }, wrapUnions: false });
-    const enc = avro.createFileEncoder(file, type, { codec: 'deflate' });
-    enc.on('error', reject);
-    enc.getDownstream?.();
+    const enc = new avro.streams.BlockEncoder(type, { codec: 'deflate' });
+    const out = fs.createWriteStream(file);
+    for (const s of [enc, out]) s.on('error', reject);
+    out.on('close', resolve); // the bytes are in the file, not on their way to it
+    enc.pipe(out);
     for (const r of records) enc.write(r);
     enc.end();
-    enc.on('finish', () => setTimeout(resolve, 50));
   });
 }
 
