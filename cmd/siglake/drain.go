@@ -27,7 +27,8 @@ func newDrain(a *app) *cobra.Command {
 written again; running it twice is safe.
 
 It refuses when a drain runs on the same WAL root (the collector's lakecompactor extension): that one does the same
-by itself. Segments that are still open (active/) are not taken; the collector seals them after 5 s.`,
+by itself. Segments that are still open (active/) are not taken; the collector seals them when they
+are full or old enough.`,
 		Example: "  siglake drain --once --data /var/lib/siglakecol",
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,11 +37,26 @@ type environment struct {
 func run(ctx context.Context, env environment, args []string) int {
 	a := &app{environment: env}
 	root := newRoot(a)
-	root.SetArgs(args)
+	root.SetArgs(commentsAreArguments(args))
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	return report(env.stderr, a.started, root.ExecuteContext(ctx))
+}
+
+// commentsAreArguments returns args with a space before each that begins with an SQL comment: to the parser of flags
+// "-- text" would be a flag. What follows a bare "--" is never a flag.
+func commentsAreArguments(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if arg == "--" {
+			break
+		}
+		if len(arg) > 2 && arg[:2] == "--" && strings.ContainsRune(" \t\r\n", rune(arg[2])) {
+			out[i] = " " + arg
+		}
+	}
+	return out
 }
 
 func isTerminal(f *os.File) bool {

@@ -79,19 +79,24 @@ type dataset struct {
 	spaces []string
 }
 
-// hint adds to an error about an unknown table which ones there are.
-func (d dataset) hint(err error) error {
+// hint adds to DuckDB's errors what to do about them here: to one about an unknown table which ones there are, to
+// one about memory, whose own advice is settings that are locked, the flag.
+func (d dataset) hint(err error, opt sqlOptions) error {
+	if strings.HasPrefix(err.Error(), "Out of Memory Error") {
+		return fmt.Errorf("%w\nOf these solutions siglake has one: give the query more than --max-memory %s; "+
+			"or let it read less, by fewer columns or a narrower WHERE", err, opt.maxMemory)
+	}
 	if !strings.Contains(err.Error(), "Table with name") {
 		return err
 	}
 	if len(d.tables) == 0 {
-		return fmt.Errorf("%w\nThere are no tables yet: the first rows of a signal make its table when they are drained", err)
+		return fmt.Errorf("%w\nThere are no tables yet: tables appear with their first rows, when these are drained", err)
 	}
 	names := make([]string, len(d.tables))
 	for i, t := range d.tables {
 		names[i] = t.space + "." + t.name
 	}
-	return fmt.Errorf("%w\nThe tables are: %s", err, strings.Join(names, ", "))
+	return fmt.Errorf("%w\nThe tables are: %s; tables appear with their first rows, when these are drained", err, strings.Join(names, ", "))
 }
 
 // dataTable is one table: a plan, or the reason why it cannot be read.

@@ -27,18 +27,21 @@ type session struct {
 func runQuery(ctx context.Context, d dataset, opt sqlOptions, out resultWriter) (err error) {
 	s, err := newSession(ctx, d, opt.maxMemory)
 	if err != nil {
-		return err
+		return d.hint(err, opt)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	stmt, plan, err := s.prepare(opt.query)
 	if err != nil {
-		return d.hint(err)
+		return d.hint(err, opt)
 	}
 	defer func() { err = errors.Join(err, stmt.Close()) }()
 	if t, ok := out.(*tableResult); ok && plan {
 		out = &plainResult{w: t.w}
 	}
-	return printRows(ctx, stmt, out)
+	if err := printRows(ctx, stmt, out); err != nil {
+		return d.hint(err, opt)
+	}
+	return nil
 }
 
 // newSession makes the views and then takes the keys away: no file but those of the plans can be opened, nothing is
@@ -59,7 +62,10 @@ func newSession(ctx context.Context, d dataset, maxMemory string) (*session, err
 	}
 	for _, st := range setup(d, maxMemory) {
 		if _, err := s.conn.ExecContext(ctx, st.sql, nil); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", st.what, err), s.close())
+			if err = fmt.Errorf("%s: %w", st.what, err); st.flag {
+				err = &exitError{exitUsage, err}
+			}
+			return nil, errors.Join(err, s.close())
 		}
 	}
 	return s, nil
@@ -67,31 +73,34 @@ func newSession(ctx context.Context, d dataset, maxMemory string) (*session, err
 
 func (s *session) close() error { return errors.Join(s.conn.Close(), s.connector.Close()) }
 
-type setupStep struct{ what, sql string }
+type setupStep struct {
+	what, sql string
+	flag      bool // the value of a flag is what can be wrong with it
+}
 
 func setup(d dataset, maxMemory string) []setupStep {
 	steps := []setupStep{
-		{"set the time zone", "SET TimeZone = 'UTC'"},
-		{fmt.Sprintf("--max-memory %q", maxMemory), "SET memory_limit = " + quote(maxMemory)},
-		{"forbid spilling", "SET temp_directory = ''"},
-		{"forbid extensions", "SET autoinstall_known_extensions = false"},
-		{"forbid extensions", "SET autoload_known_extensions = false"},
+		{what: "set the time zone", sql: "SET TimeZone = 'UTC'"},
+		{what: fmt.Sprintf("--max-memory %q", maxMemory), sql: "SET memory_limit = " + quote(maxMemory), flag: true},
+		{what: "forbid spilling", sql: "SET temp_directory = ''"},
+		{what: "forbid extensions", sql: "SET autoinstall_known_extensions = false"},
+		{what: "forbid extensions", sql: "SET autoload_known_extensions = false"},
 	}
 	path := []string{"main"}
 	for _, sp := range d.spaces {
-		steps = append(steps, setupStep{"make namespace " + sp, "CREATE SCHEMA IF NOT EXISTS " + ident(sp)})
+		steps = append(steps, setupStep{what: "make namespace " + sp, sql: "CREATE SCHEMA IF NOT EXISTS " + ident(sp)})
 		if sp == defaultSpace {
 			path = []string{sp, "main"}
 		}
 	}
 	for _, t := range d.tables {
-		steps = append(steps, setupStep{"make table " + t.space + "." + t.name, viewOf(t)})
+		steps = append(steps, setupStep{what: "make table " + t.space + "." + t.name, sql: viewOf(t)})
 	}
 	return append(steps,
-		setupStep{"set the default namespace", "SET search_path = " + quote(strings.Join(path, ","))},
-		setupStep{"allow the tables' files", "SET allowed_paths = " + readable(d)},
-		setupStep{"forbid everything else", "SET enable_external_access = false"},
-		setupStep{"lock the session", "SET lock_configuration = true"},
+		setupStep{what: "set the default namespace", sql: "SET search_path = " + quote(strings.Join(path, ","))},
+		setupStep{what: "allow the tables' files", sql: "SET allowed_paths = " + readable(d)},
+		setupStep{what: "forbid everything else", sql: "SET enable_external_access = false"},
+		setupStep{what: "lock the session", sql: "SET lock_configuration = true"},
 	)
 }
 
@@ -165,13 +174,13 @@ func (s *session) prepare(query string) (_ *duckdb.Stmt, plan bool, _ error) {
 		}
 	}
 	if err == nil && kind != duckdb.STATEMENT_TYPE_SELECT {
-		err = errors.New("only SELECT (also FROM, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of them) can be run here: this command reads only")
+		err = usageError("only SELECT (also FROM, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of them) can be run here: this command reads only")
 	}
 	if err != nil {
 		return nil, false, errors.Join(err, stmt.Close())
 	}
 	if n := stmt.NumInput(); n > 0 {
-		return nil, false, errors.Join(fmt.Errorf("the statement has %s; write the values into it", plural(n, "parameter", "parameters")), stmt.Close())
+		return nil, false, errors.Join(usageError("the statement has %s; write the values into it", plural(n, "parameter", "parameters")), stmt.Close())
 	}
 	return stmt, plan, nil
 }
@@ -180,8 +189,11 @@ func (s *session) prepare(query string) (_ *duckdb.Stmt, plan bool, _ error) {
 func (s *session) parse(query string) (*duckdb.Stmt, duckdb.StmtType, error) {
 	prepared, err := s.conn.Prepare(query)
 	if err != nil {
-		if strings.Contains(err.Error(), "multi-statement") {
-			err = errors.New("give one statement; some, such as PIVOT without IN, are several inside")
+		switch {
+		case strings.Contains(err.Error(), "multi-statement"):
+			err = usageError("give one statement; some, such as PIVOT without IN, are several inside")
+		case err.Error() == "empty query":
+			err = usageError("the statement is empty")
 		}
 		return nil, 0, err
 	}

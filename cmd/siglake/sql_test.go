@@ -55,6 +55,29 @@ func TestSQL(t *testing.T) {
 		other.tb, other.stdin = t, strings.NewReader("SELECT count(*) AS n\nFROM events;\n")
 		require.Contains(t, other.ok("sql", "-"), "\n5\n")
 	})
+	t.Run("statement_begins_with_a_comment", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "n\n5\n", s.ok("sql", "-- All of them.\nSELECT count(*) AS n FROM events", "-o", "csv"))
+		require.Equal(t, "n\n5\n", s.ok("sql", "-o", "csv", "--\nSELECT count(*) AS n FROM events"))
+		require.Equal(t, "n\n5\n", s.ok("sql", "-o", "csv", "--", "-- x\nSELECT count(*) AS n FROM events"))
+	})
+	t.Run("wrong_usage", func(t *testing.T) {
+		t.Parallel()
+		for _, args := range [][]string{
+			{""}, {" ; "}, {"-- only this"}, {"SELECT 1; SELECT 2"}, {"DROP TABLE events"}, {"SELECT ?"}, {"--max-memory", "nope", "SELECT 1"},
+		} {
+			r := s.run(append([]string{"sql"}, args...)...)
+			require.Equal(t, exitUsage, r.code, "%q: %s", args, r.stderr)
+			require.Empty(t, r.stdout, args)
+		}
+		require.Equal(t, exitFailed, s.run("sql", "SELEC 1").code)
+	})
+	t.Run("out_of_memory", func(t *testing.T) {
+		t.Parallel()
+		r := s.run("sql", "--max-memory", "20MB", "SELECT max(len(x)) FROM (SELECT list(i) AS x FROM range(3000000) t(i) GROUP BY i % 1000)")
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.stderr, "give the query more than --max-memory 20MB")
+	})
 	t.Run("statements_that_describe", func(t *testing.T) {
 		t.Parallel()
 		require.Contains(t, s.ok("sql", "SHOW ALL TABLES"), "events")
@@ -66,7 +89,7 @@ func TestSQL(t *testing.T) {
 		t.Parallel()
 		r := s.run("sql", "SELECT * FROM metrics")
 		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.stderr, "The tables are: siglake.events, tenant_team-a.events")
+		require.Contains(t, r.stderr, "The tables are: siglake.events, tenant_team-a.events; tables appear with their first rows")
 	})
 	t.Run("no_catalog", func(t *testing.T) {
 		t.Parallel()
@@ -114,7 +137,7 @@ func TestSQL_reads_only(t *testing.T) {
 		"",
 	} {
 		r := s.run("sql", query)
-		require.Equal(t, exitFailed, r.code, query)
+		require.Contains(t, []int{exitFailed, exitUsage}, r.code, query)
 		require.Empty(t, r.stdout, query)
 	}
 	for _, query := range []string{ // these may answer, and must do nothing
