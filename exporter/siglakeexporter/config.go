@@ -31,6 +31,10 @@ type SegmentConfig struct {
 	MaxBytes  int64         `mapstructure:"max_bytes"`
 }
 
+// minMaxAge is the least max_age: below it each request would make a segment of its own, and it is a duration whose
+// unit was forgotten.
+const minMaxAge = 10 * time.Millisecond
+
 // CommitConfig says what an answer waits for.
 type CommitConfig struct {
 	Default Mode `mapstructure:"default"` // for requests that name no mode
@@ -62,8 +66,8 @@ func (c *WALConfig) Validate() error {
 // Validate checks the keys of this level.
 func (c *SegmentConfig) Validate() error {
 	var errs []error
-	if c.MaxAge <= 0 {
-		errs = append(errs, fmt.Errorf("max_age: %s is not above 0; give a duration, for example 5s", c.MaxAge))
+	if c.MaxAge < minMaxAge {
+		errs = append(errs, fmt.Errorf("max_age: %s is below %s; give a duration with its unit, for example 5s (a bare 5 is 5 nanoseconds)", c.MaxAge, minMaxAge))
 	}
 	return errors.Join(append(errs,
 		atLeast("max_events", int64(c.MaxEvents), 1, "rows, for example 4096"),

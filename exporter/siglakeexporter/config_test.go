@@ -42,7 +42,7 @@ func TestConfig(t *testing.T) {
 			`max_bytes: -1 is below 0; give bytes, 0 for 75 % of the volume`,
 			`min_free: -1 is below 0; give bytes, 0 for the larger of 5 % of the volume and 512 MiB`,
 			`max_in_flight: 0 is below 1; give bytes, for example 67108864`,
-			`wal::segment: max_age: 0s is not above 0; give a duration, for example 5s`,
+			`wal::segment: max_age: 0s is below 10ms; give a duration with its unit, for example 5s (a bare 5 is 5 nanoseconds)`,
 			`max_events: 0 is below 1; give rows, for example 4096`,
 			`max_bytes: -1 is below 1; give bytes, for example 33554432`,
 			`commit::default: "sync" is not one of auto, wait_for, mirrored, force`,
@@ -68,6 +68,23 @@ func TestConfig(t *testing.T) {
 			require.Error(t, err)
 			require.ElementsMatch(t, tc.errs, strings.Split(err.Error(), "\n"))
 		})
+	}
+}
+
+// A number without a unit is nanoseconds, and confmap takes it.
+func TestConfig_max_age_without_a_unit(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[any]string{
+		5: "max_age: 5ns is below 10ms; give a duration with its unit, for example 5s", "9999us": "max_age: 9.999ms is below", "-1s": "max_age: -1s is below", "10ms": "",
+	} {
+		cfg := createDefaultConfig().(*Config)
+		cfg.WAL.Directory = "wal"
+		require.NoError(t, confmap.NewFromStringMap(map[string]any{"wal": map[string]any{"segment": map[string]any{"max_age": in}}}).Unmarshal(cfg))
+		if err := confmap.Validate(cfg); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "wal::segment: "+want)
+		}
 	}
 }
 
