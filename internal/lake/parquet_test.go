@@ -243,7 +243,8 @@ func TestCommit_files_are_as_designed(t *testing.T) {
 		"segment_id":   parquet.Encodings.RLEDict,
 		"service_name": parquet.Encodings.RLEDict,
 		"trace_id":     parquet.Encodings.Plain,
-		"body":         parquet.Encodings.Plain,
+		"span_id":      parquet.Encodings.Plain,
+		"body":         parquet.Encodings.RLEDict,
 	} {
 		i := leafIndex(t, pf, path)
 		col, err := group.ColumnChunk(i)
