@@ -68,7 +68,7 @@ acceptance: build ## PAYLOADS=DIR: every OTLP file below DIR end to end, each fi
 
 .PHONY: race
 race: ## the race detector over internal, exporter and extension
-	$(GO_CGO) test -race -short -tags $(TAGS) ./internal/... ./exporter/... ./extension/...
+	$(GO_CGO) test -race -short -timeout 30m -tags $(TAGS) ./internal/... ./exporter/... ./extension/...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)
