@@ -48,7 +48,7 @@ bin/siglake-static: ## the same without cgo and without `sql`
 test: unit e2e ## all tests of the everyday tier (under ten minutes with a warm cache)
 
 .PHONY: unit
-unit: ## unit tests, golden files, crash sweeps, fuzz seeds
+unit: $(TOOLS)/builder-$(BUILDER_VERSION) ## unit tests, golden files, crash sweeps, fuzz seeds
 	@scripts/need go gcc g++
 	$(GO) test -tags $(TAGS) $(PACKAGES)
 	$(GO_CGO) test ./cmd/siglake/...
