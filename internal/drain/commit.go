@@ -41,11 +41,12 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 		err = errors.Join(err, l.settle(t, whole))
 	}
 	l.count(err, rest)
-	if len(rest) == 0 {
-		return err
-	}
 	if err == nil && len(whole) == 0 && out.RowsWritten == 0 {
 		err = fmt.Errorf("commit %d segments: the table took none of their rows and has not all of them", len(group))
+	}
+	l.blame(err)
+	if len(rest) == 0 {
+		return err
 	}
 	if err == nil { // some got in, so the others get the next turn, without a wait
 		for _, it := range rest {
@@ -54,6 +55,24 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 		return l.release(itemFiles(rest))
 	}
 	return errors.Join(err, l.fail(itemFiles(rest)))
+}
+
+// blame keeps what only the table's absence has held up from coming behind what was sealed later. After several
+// failures in a row the table was at fault and not what was in those commits, so with the first success that is
+// forgotten, once for each segment: one that no commit accepts is not forgiven again and again.
+func (l *lane) blame(err error) {
+	if err != nil {
+		l.failed++
+		return
+	}
+	if l.failed >= outage {
+		for _, f := range l.files {
+			if f.failures > 0 && !f.forgiven {
+				f.failures, f.after, f.forgiven = 0, 0, true
+			}
+		}
+	}
+	l.failed = 0
 }
 
 func (l *lane) count(err error, rest []item) {

@@ -34,6 +34,7 @@ type lane struct {
 	head     segment.Head // as last read or written
 	previous uuid.UUID    // the table the lane was bound to before this pass bound it anew
 	limit    int          // most segments of the next batch; halved by failures, doubled by commits
+	failed   int          // commits that failed in a row
 
 	preparing, disposing, draining, retiring step
 
@@ -68,6 +69,7 @@ type file struct {
 	after    time.Duration // since() before which it is left alone
 	reads    int           // times it was found damaged
 	failures int           // commits it was in that failed
+	forgiven bool          // failures were set back: the table was at fault
 	doubtful bool          // its rows may be in the table: look before writing them
 	urgent   bool          // commit it without waiting for the gate
 	newer    bool          // only a newer version reads it

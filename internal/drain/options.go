@@ -30,6 +30,10 @@ const (
 	// maxReads is how often a segment is read before it is set aside in poison.
 	maxReads = 3
 
+	// outage is how many commits of a lane fail in a row before the table is at fault. A segment that no commit
+	// accepts makes fewer: what is not in its batch gets in.
+	outage = 3
+
 	// maxBackoff bounds the wait after failures, so that the end of an outage is noticed soon.
 	maxBackoff = 30 * time.Second
 
