@@ -223,7 +223,7 @@ func TestExporter_counts_adjusted_values_of_acknowledged_rows(t *testing.T) {
 }
 
 // ACK-1: a mode that cannot be honoured is refused before a byte is written, also for an empty request.
-func TestExporter_refuses_modes_it_cannot_honour(t *testing.T) {
+func TestExporter_refuses_modes_it_cannot_honour_T01(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := r.logs(t)

@@ -144,7 +144,7 @@ func (c collector) yaml() string {
 }
 
 // ACK-1: what would answer before rows are on disk does not start.
-func TestNotifyConfigSnapshot_refuses_what_acks_early(t *testing.T) {
+func TestNotifyConfigSnapshot_refuses_what_acks_early_C8(t *testing.T) {
 	t.Parallel()
 	const (
 		inMemory = "answers the client when rows are in its memory: "

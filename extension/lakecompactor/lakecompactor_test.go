@@ -122,7 +122,7 @@ func TestStatus_standby(t *testing.T) {
 }
 
 // A catalog that cannot be read now is waited for; a log of another format is not.
-func TestStatus_catalog_away(t *testing.T) {
+func TestStatus_catalog_away_T19(t *testing.T) {
 	t.Parallel()
 	cfg := dirs(t)
 	_, err := segment.Create(vfs.OS(), cfg.WALDirectory)

@@ -51,7 +51,7 @@ func TestOnce_binds_the_lane_to_its_table(t *testing.T) {
 }
 
 // LOUD-1: a damaged segment is set aside with a note after three reads; its neighbours are committed.
-func TestOnce_a_damaged_segment_goes_to_poison_alone(t *testing.T) {
+func TestOnce_a_damaged_segment_goes_to_poison_alone_A14(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.seal(spec{})
@@ -94,7 +94,7 @@ func TestDamaged(t *testing.T) {
 }
 
 // LOUD-1: a format of a newer version stays in sealed, untouched, and is told once.
-func TestOnce_a_newer_format_stays_where_it_is(t *testing.T) {
+func TestOnce_a_newer_format_stays_where_it_is_A11(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	name := w.seal(spec{mangle: func(b []byte) []byte {

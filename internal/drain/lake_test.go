@@ -249,7 +249,7 @@ func (f *deadFile) Sync() error {
 }
 
 // LAKE-1 on the real thing: the process dies before operation k of a drain; the next one finishes. Every fifth k;
-// TestSweep_power_loss takes them all.
+// TestSweep_power_loss_A6 takes them all.
 func TestSweep_real_lake(t *testing.T) {
 	t.Parallel()
 	w, l := realWorld(t)

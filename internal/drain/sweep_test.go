@@ -14,11 +14,11 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
-// TestSweep_power_loss cuts the power before every operation k of a drain that has orphans, damage, a partial and
+// TestSweep_power_loss_A6 cuts the power before every operation k of a drain that has orphans, damage, a partial and
 // two tables to see to, under every policy of what the disk keeps; then once more inside the next life; and lets a
 // third life finish. The table's proof remembers nothing, so that only what the drain itself knows prevents a
 // double. LAKE-1, ONE-1, LOUD-1.
-func TestSweep_power_loss(t *testing.T) {
+func TestSweep_power_loss_A6(t *testing.T) {
 	t.Parallel()
 	for _, policy := range simfs.Policies() {
 		t.Run(policy.String(), func(t *testing.T) {

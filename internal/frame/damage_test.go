@@ -10,7 +10,7 @@ import (
 )
 
 // LOUD-1. Every byte of a sealed segment is covered by a check.
-func TestDecode_sealed_every_flipped_bit_is_refused(t *testing.T) {
+func TestDecode_sealed_every_flipped_bit_is_refused_T11(t *testing.T) {
 	t.Parallel()
 	file := sealedFile(t, testBatch(0, 3, 2))
 	for i := range file { // one bit of each byte; every bit takes 15 s

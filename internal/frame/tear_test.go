@@ -133,7 +133,7 @@ func TestDecode_open_ignores_what_a_sealed_header_claims(t *testing.T) {
 
 // A zero tail is a tear, neither data nor an end of stream: the file system had given the space and not yet
 // written it. Zeros may begin at any record, and inside one at any sector.
-func TestDecode_zero_tail(t *testing.T) {
+func TestDecode_zero_tail_T13(t *testing.T) {
 	t.Parallel()
 	want := threeBatches()
 	file, ends := partialFile(t, want...)

@@ -126,7 +126,7 @@ func TestCommit_a_corrupt_proof_stops_the_table(t *testing.T) {
 }
 
 // Copies of a segment are prefixes of each other: only rows beyond those committed are written.
-func TestCommit_a_longer_copy_adds_only_its_tail(t *testing.T) {
+func TestCommit_a_longer_copy_adds_only_its_tail_T10(t *testing.T) {
 	t.Parallel()
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("forgotten_%t", forgotten), func(t *testing.T) {

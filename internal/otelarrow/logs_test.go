@@ -19,7 +19,7 @@ var (
 	arrivalUS = arrival.UnixMicro()
 )
 
-func TestEncodeLogs_effective_time(t *testing.T) {
+func TestEncodeLogs_effective_time_T16(t *testing.T) {
 	t.Parallel()
 	const maxNS, maxUS = math.MaxInt64, math.MaxInt64 / 1000
 	for _, tc := range []struct {

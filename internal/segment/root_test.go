@@ -141,7 +141,7 @@ func TestLane_names(t *testing.T) {
 }
 
 // Each name the layout uses is refused as tenant and as index, in any letter case (T-12).
-func TestLane_reserves_the_layout(t *testing.T) {
+func TestLane_reserves_the_layout_T12(t *testing.T) {
 	t.Parallel()
 	r := newRoot(t)
 	for _, name := range []string{

@@ -25,7 +25,7 @@ func failNext(disk *simfs.FS, kind simfs.Kind, err error) {
 
 // Requests that share a group end each on their own: what reached the file whole before the disk was full is
 // acknowledged and kept, the rest is refused, and the next request goes on behind the last whole one (T-02, T-20).
-func TestShortWrite(t *testing.T) {
+func TestShortWrite_T02_T20(t *testing.T) {
 	t.Parallel()
 	disk := simfs.New(nil)
 	l := open(t, options(disk, "/wal"))
@@ -51,7 +51,7 @@ func TestShortWrite(t *testing.T) {
 
 // After a failed sync the whole group is refused, nothing more is acknowledged on that file, its rows from before
 // are sealed without the refused ones, and the lane goes on in a new segment (T-03).
-func TestFailedSync(t *testing.T) {
+func TestFailedSync_T03(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []simfs.Kind{simfs.Sync, simfs.SyncDir} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestFailedSync_takes_unsynced_rows(t *testing.T) {
 
 // A disk that refuses every seal takes no acknowledged row and stalls no answer until the bound; then requests
 // are refused with the disk's own error, and all is well when the disk is (T-04).
-func TestSealRefused(t *testing.T) {
+func TestSealRefused_T04(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	disk := simfs.New(nil)

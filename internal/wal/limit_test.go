@@ -59,7 +59,7 @@ func TestLimit_in_flight(t *testing.T) {
 
 // At 80 % of max_bytes auto is refused, at all of it everything, before a byte is written; what the drain
 // deletes makes room again without a restart. Refusals are counted by limit.
-func TestLimit_bytes(t *testing.T) {
+func TestLimit_bytes_B4(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

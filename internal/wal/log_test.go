@@ -219,7 +219,7 @@ func TestOwner(t *testing.T) {
 }
 
 // A second open of one root is refused with the holder's text, in this process too; after Close it is free.
-func TestLock(t *testing.T) {
+func TestLock_T08(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	opt := options(vfs.OS(), dir)

@@ -64,7 +64,7 @@ func short(name string) string {
 // The order of operations between a request and its answer. ACK-1: under wait_for the segment and each name
 // above it are synced before the answer, the names once (A17); under auto nothing is synced; a group has one
 // write and one sync.
-func TestOrder(t *testing.T) {
+func TestOrder_A17(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	disk := simfs.New(nil)

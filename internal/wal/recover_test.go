@@ -88,7 +88,7 @@ func sums(t *testing.T, reader metric.Reader) map[string]int64 {
 // A file cut at any byte is recovered without waiting for traffic: whole batches in sealed/, unchanged, nothing
 // else lost; without one it is removed or set aside. Every outcome is counted once and not again at the next
 // start. ACK-1, ACK-2, LOUD-1 (cases A1, A3, A13).
-func TestRecover_cut(t *testing.T) {
+func TestRecover_cut_A1_A3(t *testing.T) {
 	t.Parallel()
 	table := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	whole, ends := partial(t, table)
@@ -163,7 +163,7 @@ func TestRecover_cut(t *testing.T) {
 }
 
 // Lanes without traffic are recovered too, each of them (A13, T-06).
-func TestRecover_idle_tenants(t *testing.T) {
+func TestRecover_idle_tenants_A13_T06(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	whole, _ := partial(t, uuid.Nil)
@@ -181,7 +181,7 @@ func TestRecover_idle_tenants(t *testing.T) {
 
 // Damage behind whole batches: they are kept, the rest is set aside in poison/ and not deleted, whether a whole
 // batch follows it or not. ACK-1, LOUD-1 (A14).
-func TestRecover_damage_behind_whole_batches(t *testing.T) {
+func TestRecover_damage_behind_whole_batches_A14(t *testing.T) {
 	t.Parallel()
 	whole, ends := partial(t, uuid.Nil)
 	for name, at := range map[string]int{"in the middle": ends[2] + 300, "in the last": ends[3] + 300} {
@@ -235,7 +235,7 @@ func TestRecover_final_header_and_torn_tail(t *testing.T) {
 
 // A segment of a newer format stays where it is, byte for byte, and does not stop the start (A11). Strangers and
 // temporary files neither.
-func TestRecover_leaves_what_it_does_not_know(t *testing.T) {
+func TestRecover_leaves_what_it_does_not_know_A11(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	whole, _ := partial(t, uuid.Nil)

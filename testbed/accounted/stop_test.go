@@ -10,9 +10,9 @@ import (
 	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
 )
 
-// TestSIGTERMUnderLoadLosesAndDoublesNothing stops the collector while requests are under way: exit code 0, in bounded
+// TestSIGTERMUnderLoadLosesAndDoublesNothing_C10 stops the collector while requests are under way: exit code 0, in bounded
 // time, and what was answered is in the table once after the next start.
-func TestSIGTERMUnderLoadLosesAndDoublesNothing(t *testing.T) {
+func TestSIGTERMUnderLoadLosesAndDoublesNothing_C10(t *testing.T) {
 	h := collector.New(t, busy)
 	p := h.Start()
 	pl := plan(p, "term", "", 50)
@@ -37,9 +37,9 @@ func TestSIGTERMUnderLoadLosesAndDoublesNothing(t *testing.T) {
 	judge(t, h, tr.book)
 }
 
-// TestRestartWithoutTrafficDrainsEverything kills the collector before anything was sealed by time or size, and starts
+// TestRestartWithoutTrafficDrainsEverything_A13 kills the collector before anything was sealed by time or size, and starts
 // it again without sending a thing: the rows must appear all the same.
-func TestRestartWithoutTrafficDrainsEverything(t *testing.T) {
+func TestRestartWithoutTrafficDrainsEverything_A13(t *testing.T) {
 	h := collector.New(t, "exporters: {siglake: {wal: {segment: {max_age: 10m}}}}\nextensions: {lakecompactor: {gate: {age: 100ms}}}\n")
 	p := h.Start()
 	pl := plan(p, "idle", "wait_for", 25)

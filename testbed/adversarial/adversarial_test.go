@@ -125,8 +125,8 @@ func fail(t *testing.T, problems []string) {
 	require.Empty(t, problems, "\n%s", strings.Join(problems, "\n"))
 }
 
-// TestHostileRequests holds ACK-2, LOUD-1 and LAKE-1 for requests that nobody should send and somebody does.
-func TestHostileRequests(t *testing.T) {
+// TestHostileRequests_C5 holds ACK-2, LOUD-1 and LAKE-1 for requests that nobody should send and somebody does.
+func TestHostileRequests_C5(t *testing.T) {
 	cases, err := Cases(dir(t))
 	require.NoError(t, err)
 	groups := map[string][]Case{}

@@ -95,8 +95,8 @@ func (x *traced) end() (calls []Call, segment string) {
 	return nil, ""
 }
 
-// TestWaitForSyncsSegmentAndNamesBeforeTheAnswer holds ACK-1 on the real binary and the real kernel.
-func TestWaitForSyncsSegmentAndNamesBeforeTheAnswer(t *testing.T) {
+// TestWaitForSyncsSegmentAndNamesBeforeTheAnswer_A17 holds ACK-1 on the real binary and the real kernel.
+func TestWaitForSyncsSegmentAndNamesBeforeTheAnswer_A17(t *testing.T) {
 	x := newTraced(t)
 	x.post("wait_for") // makes tenant, index, segment
 	x.post("wait_for") // goes on in the same segment
