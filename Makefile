@@ -17,6 +17,7 @@ GO_CGO := CGO_ENABLED=1 go
 # Packages with code of ours; cmd/siglakecol is generated and has no tests.
 PACKAGES := . ./exporter/... ./extension/... ./internal/...
 FUZZTIME ?= 10s
+E2E_NEEDS := node npm strace curl mount mkfs.ext4 mkfs.xfs
 
 .PHONY: help
 help: ## list the targets
@@ -54,8 +55,8 @@ unit: $(TOOLS)/builder-$(BUILDER_VERSION) ## unit tests, golden files, crash swe
 	$(GO_CGO) test ./cmd/siglake/...
 
 .PHONY: e2e
-e2e: build ## the built binaries: kill -9, wrong configuration, hostile input, independent reader
-	@scripts/need node npm strace curl
+e2e: build ## the built binaries: kill -9, power cut (needs root), wrong configuration, hostile input, independent reader
+	@scripts/need $(E2E_NEEDS)
 	cd testbed/reader && npm ci --no-audit --no-fund --silent && npm test --silent
 	cd testbed && $(GO) test -count=1 -p 1 ./...
 
@@ -80,7 +81,7 @@ bench: build ## throughput and latency of this machine against the otlp -> nop c
 
 .PHONY: soak
 soak: build ## the full-size end-to-end runs (an hour)
-	@scripts/need node npm strace curl
+	@scripts/need $(E2E_NEEDS)
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
 	cd testbed && SIGLAKE_SOAK=1 $(GO) test -count=1 -p 1 -timeout 2h ./...
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/siglakecol/siglakecol/testbed/internal/load"
 	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
 )
 
@@ -146,7 +147,7 @@ func autopsy(data, run string) (body, error) {
 		if err != nil {
 			return b, err
 		}
-		b.written = append(b.written, idsIn(string(text), run)...)
+		b.written = append(b.written, load.NumbersIn(run, text)...)
 	}
 	err = filepath.WalkDir(filepath.Join(data, "warehouse"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".parquet") {
@@ -155,27 +156,6 @@ func autopsy(data, run string) (body, error) {
 		return err
 	})
 	return b, err
-}
-
-// idsIn finds the record numbers in the raw bytes of a segment: attribute values stand in it as plain text.
-func idsIn(text, run string) []uint64 {
-	const digits = 12
-	var out []uint64
-	for _, part := range strings.Split(text, run+"-")[1:] {
-		if len(part) < digits {
-			continue
-		}
-		var n uint64
-		good := true
-		for _, c := range []byte(part[:digits]) {
-			good = good && c >= '0' && c <= '9'
-			n = n*10 + uint64(c-'0')
-		}
-		if good {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // claimed lists the segments that a drain had taken and not begun to mark.

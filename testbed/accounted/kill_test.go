@@ -1,13 +1,11 @@
 package accounted
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,21 +13,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/siglakecol/siglakecol/testbed/internal/collector"
-	"github.com/siglakecol/siglakecol/testbed/internal/load"
 	"github.com/siglakecol/siglakecol/testbed/internal/tables"
 	"github.com/siglakecol/siglakecol/testbed/internal/testenv"
+	"github.com/siglakecol/siglakecol/testbed/internal/traffic"
 	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const table = "siglake.events"
-
-// busy makes every state change happen several times a second, so that few lives are needed to hit each.
-const busy = `
-exporters: {siglake: {wal: {segment: {max_events: 512, max_age: 300ms}}}}
-extensions: {lakecompactor: {gate: {age: 100ms}}}
-`
 
 // sizes are the numbers of a run: everyday ones, or with SIGLAKE_SOAK the full ones. SIGLAKE_N overrides the records.
 type sizes struct {
@@ -47,85 +37,6 @@ func sizesOf(t *testing.T) sizes {
 	s.records = testenv.Int(t, "SIGLAKE_N", s.records)
 	s.kills = testenv.Int(t, "SIGLAKE_KILLS", s.kills)
 	return s
-}
-
-// traffic is a load that runs in the background until stopped.
-type traffic struct {
-	book *load.Book
-	res  load.Result
-	err  error
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-}
-
-func startTraffic(ctx context.Context, p load.Plan) *traffic {
-	tr := &traffic{book: &load.Book{Shape: p.Shape}}
-	p.Book = tr.book
-	ctx, tr.stop = context.WithCancel(ctx)
-	tr.wg.Go(func() { tr.res, tr.err = load.Run(ctx, p) })
-	return tr
-}
-
-// end stops the load and waits for every answer.
-func (tr *traffic) end(t *testing.T) {
-	t.Helper()
-	tr.stop()
-	tr.wg.Wait()
-	require.NoError(t, tr.err)
-}
-
-// settle waits until every request that was under way is noted as acknowledged or failed.
-func (tr *traffic) settle(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool { return tr.book.Outstanding() == 0 }, 30*time.Second, 5*time.Millisecond, "requests must end when the collector dies")
-}
-
-// count reads how often each record number of the run is in the table.
-func count(t *testing.T, h *collector.Harness, run string) map[uint64]int {
-	t.Helper()
-	reader, err := tables.Open(h.Data)
-	require.NoError(t, err)
-	found := map[uint64]int{}
-	err = reader.Query(t.Context(), table, "SELECT attributes['"+load.IDKey+"'] FROM t", func(row []any) error {
-		id, _ := row[0].(string)
-		n, ok := load.ParseID(run, id)
-		if !ok {
-			return fmt.Errorf("row with id %v was never sent", row[0])
-		}
-		found[n]++
-		return nil
-	})
-	require.NoError(t, err)
-	summary, err := reader.Verify(t.Context(), table)
-	require.NoError(t, err)
-	require.Empty(t, summary.Wrong, "the manifests must say what the files hold")
-	require.NoError(t, reader.Close())
-	return found
-}
-
-// drained waits until nothing is left between the writer and the table.
-func drained(t *testing.T, h *collector.Harness, p *collector.Process) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-	defer cancel()
-	require.NoError(t, waldir.WaitDrained(ctx, h.WAL()), "last lines:\n%s", p.Tail(20))
-}
-
-// judge holds the oracle.
-func judge(t *testing.T, h *collector.Harness, book *load.Book) {
-	t.Helper()
-	v := book.Judge(count(t, h, book.Shape.Run))
-	t.Log(v)
-	require.NoError(t, v.Err())
-	require.Positive(t, v.Acked)
-}
-
-func plan(p *collector.Process, run, mode string, batch int) load.Plan {
-	return load.Plan{
-		Endpoint:    load.Endpoint{Protocol: "grpc", Address: p.GRPC, Mode: mode},
-		Shape:       load.Shape{Signal: "logs", Batch: batch, Run: run, Resources: 2},
-		Connections: 8, Patient: true, Timeout: 20 * time.Second,
-	}
 }
 
 // death is one line of the report.
@@ -155,7 +66,7 @@ type killer struct {
 	t      *testing.T
 	s      sizes
 	p      *collector.Process
-	load   *traffic
+	load   *traffic.Traffic
 	reader *tables.Reader
 	run    string
 	rng    *rand.Rand
@@ -167,15 +78,14 @@ type killer struct {
 
 func newKiller(t *testing.T, s sizes, mode string) *killer {
 	t.Helper()
-	k := &killer{Harness: collector.New(t, busy), t: t, s: s, run: "k" + mode, hits: map[string]int{}, tries: map[string]int{}}
+	k := &killer{Harness: collector.New(t, traffic.Busy), t: t, s: s, run: "k" + mode, hits: map[string]int{}, tries: map[string]int{}}
 	k.seed = uint64(testenv.Int(t, "SIGLAKE_SEED", int(time.Now().UnixNano()&0xffffff)|1))
 	t.Logf("SIGLAKE_SEED=%d", k.seed)
 	k.rng = rand.New(rand.NewPCG(k.seed, 1))
 	k.p = k.Start()
-	pl := plan(k.p, k.run, mode, 20)
+	pl := traffic.Plan(k.p, k.run, mode, 20)
 	pl.Rate = s.rate
-	k.load = startTraffic(t.Context(), pl)
-	t.Cleanup(k.load.stop)
+	k.load = traffic.Start(t, pl)
 	// The first commit makes the folders that the hunts watch.
 	require.Eventually(t, func() bool {
 		entries, err := waldir.List(k.WAL())
@@ -244,7 +154,7 @@ func (k *killer) killOnce(aim target) {
 	}
 	d.took, d.event = time.Since(begin), h.event()
 	require.NoError(k.t, h.watch.Close())
-	k.load.settle(k.t)
+	k.load.Settle(k.t)
 	d.classes = k.examine(known)
 	for _, c := range d.classes {
 		k.hits[c]++
@@ -285,7 +195,7 @@ func (k *killer) examine(known map[string]bool) []string {
 	k.t.Helper()
 	b, err := autopsy(k.Data, k.run)
 	require.NoError(k.t, err)
-	acked, _ := k.load.book.Requests()
+	acked, _ := k.load.Book.Requests()
 	isAcked := map[uint64]bool{}
 	for _, n := range acked {
 		isAcked[n] = true
@@ -294,7 +204,7 @@ func (k *killer) examine(known map[string]bool) []string {
 	if len(b.claimed()) > 0 { // only then does the table matter
 		inTable, live = k.lookUp(b.claimed())
 	}
-	return b.classify(func(n uint64) bool { return isAcked[n/uint64(k.load.book.Shape.Batch)] },
+	return b.classify(func(n uint64) bool { return isAcked[n/uint64(k.load.Book.Shape.Batch)] },
 		func(id string) bool { return inTable[id] }, live, known)
 }
 
@@ -312,12 +222,12 @@ func (k *killer) lookUp(segments []waldir.Entry) (inTable, live map[string]bool)
 		ids = append(ids, "'"+e.ID()+"'")
 	}
 	inTable, live = map[string]bool{}, map[string]bool{}
-	err := k.reader.Query(k.t.Context(), table, "SELECT DISTINCT segment_id FROM t WHERE segment_id IN ("+strings.Join(ids, ",")+")", func(row []any) error {
+	err := k.reader.Query(k.t.Context(), traffic.Table, "SELECT DISTINCT segment_id FROM t WHERE segment_id IN ("+strings.Join(ids, ",")+")", func(row []any) error {
 		inTable[row[0].(string)] = true
 		return nil
 	})
 	require.NoError(k.t, err)
-	summary, err := k.reader.Summarise(k.t.Context(), table)
+	summary, err := k.reader.Summarise(k.t.Context(), traffic.Table)
 	require.NoError(k.t, err)
 	for _, f := range summary.Files {
 		live[strings.TrimPrefix(f.Path, "file://")] = true
@@ -341,11 +251,11 @@ func (k *killer) report() string {
 // finish sends what is left, stops the traffic, waits for the drain and counts.
 func (k *killer) finish() {
 	k.t.Helper()
-	require.Eventually(k.t, func() bool { return k.load.book.Acked() >= k.s.records }, 5*time.Minute, 50*time.Millisecond, "the collector must take the rest")
-	k.load.end(k.t)
-	drained(k.t, k.Harness, k.p)
+	require.Eventually(k.t, func() bool { return k.load.Book.Acked() >= k.s.records }, 5*time.Minute, 50*time.Millisecond, "the collector must take the rest")
+	k.load.End(k.t)
+	traffic.Drained(k.t, k.Harness, k.p)
 	k.Stop()
-	judge(k.t, k.Harness, k.load.book)
+	traffic.Judge(k.t, k.Harness, k.load.Book)
 	entries, err := waldir.List(k.WAL())
 	require.NoError(k.t, err)
 	n := waldir.Count(entries)

@@ -7,21 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/siglakecol/siglakecol/testbed/internal/collector"
+	"github.com/siglakecol/siglakecol/testbed/internal/traffic"
 	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
 )
 
 // TestSIGTERMUnderLoadLosesAndDoublesNothing_C10 stops the collector while requests are under way: exit code 0, in bounded
 // time, and what was answered is in the table once after the next start.
 func TestSIGTERMUnderLoadLosesAndDoublesNothing_C10(t *testing.T) {
-	h := collector.New(t, busy)
+	h := collector.New(t, traffic.Busy)
 	p := h.Start()
-	pl := plan(p, "term", "", 50)
+	pl := traffic.Plan(p, "term", "", 50)
 	pl.Patient = false
-	tr := startTraffic(t.Context(), pl)
-	t.Cleanup(tr.stop)
+	tr := traffic.Start(t, pl)
 	for range 3 {
-		from := tr.book.Acked()
-		require.Eventually(t, func() bool { return tr.book.Acked() >= from+3_000 }, 30*time.Second, 5*time.Millisecond)
+		tr.Acked(t, 3_000)
 		took := h.Stop()
 		t.Logf("stopped in %s", took.Round(time.Millisecond))
 		require.Less(t, took, 30*time.Second, "a stop must not take for ever")
@@ -31,10 +30,10 @@ func TestSIGTERMUnderLoadLosesAndDoublesNothing_C10(t *testing.T) {
 		require.Empty(t, waldir.In(entries, "processing"), "what was claimed is committed or given back")
 		p = h.Start()
 	}
-	tr.end(t)
-	drained(t, h, p)
+	tr.End(t)
+	traffic.Drained(t, h, p)
 	h.Stop()
-	judge(t, h, tr.book)
+	traffic.Judge(t, h, tr.Book)
 }
 
 // TestRestartWithoutTrafficDrainsEverything_A13 kills the collector before anything was sealed by time or size, and starts
@@ -42,17 +41,16 @@ func TestSIGTERMUnderLoadLosesAndDoublesNothing_C10(t *testing.T) {
 func TestRestartWithoutTrafficDrainsEverything_A13(t *testing.T) {
 	h := collector.New(t, "exporters: {siglake: {wal: {segment: {max_age: 10m}}}}\nextensions: {lakecompactor: {gate: {age: 100ms}}}\n")
 	p := h.Start()
-	pl := plan(p, "idle", "wait_for", 25)
+	pl := traffic.Plan(p, "idle", "wait_for", 25)
 	pl.Records = 2_000
-	tr := startTraffic(t.Context(), pl)
-	tr.wg.Wait()
-	require.NoError(t, tr.err)
+	tr := traffic.Start(t, pl)
+	tr.Wait(t)
 	entries, err := waldir.List(h.WAL())
 	require.NoError(t, err)
 	require.NotEmpty(t, waldir.In(entries, "active"), "the rows are in an open segment")
 	p.Kill()
 	p = h.Start()
-	drained(t, h, p)
+	traffic.Drained(t, h, p)
 	h.Stop()
-	judge(t, h, tr.book)
+	traffic.Judge(t, h, tr.Book)
 }

@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,6 +194,48 @@ func ok(ctx context.Context, client *http.Client, url string) bool {
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error means it has ended
 	<-p.done
+}
+
+// Freeze stops every thread with SIGSTOP, and returns when none runs any more or when ctx ends. What is inside a system
+// call ends that first.
+func (p *Process) Freeze(ctx context.Context) error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze collector: %w", err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		frozen, err := frozen(p.pid)
+		if err != nil || frozen {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("freeze collector: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func frozen(pid int) (bool, error) {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false, err
+	}
+	for _, stat := range stats {
+		data, err := os.ReadFile(stat)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the thread ended
+		}
+		if err != nil {
+			return false, fmt.Errorf("freeze collector: %w", err)
+		}
+		// The name in brackets may hold anything; the state follows it.
+		if _, rest, ok := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " "); !ok || rest[0] != 'T' {
+			return false, nil
+		}
+	}
+	return len(stats) > 0, nil
 }
 
 // Stop sends SIGTERM and waits for the end. It returns the exit code and how long the stop took.

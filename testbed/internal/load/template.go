@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -43,6 +44,25 @@ func ParseID(run, id string) (uint64, bool) {
 		n = n*10 + uint64(c-'0')
 	}
 	return n, true
+}
+
+// NumbersIn finds the record numbers of a run in the raw bytes of a segment: attribute values stand in it as plain text.
+func NumbersIn(run string, data []byte) []uint64 {
+	mark := []byte(run + "-")
+	var out []uint64
+	for {
+		at := bytes.Index(data, mark)
+		if at < 0 {
+			return out
+		}
+		data = data[at:]
+		if end := len(mark) + numberWidth; len(data) >= end {
+			if n, ok := ParseID(run, string(data[:end])); ok {
+				out = append(out, n)
+			}
+		}
+		data = data[len(mark):]
+	}
 }
 
 // Template is one encoded request with the places of what changes from send to send.

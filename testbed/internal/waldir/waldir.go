@@ -107,6 +107,20 @@ var undrained = []string{"active", "sealed", "processing", "orphans"}
 
 // WaitDrained waits until no file is left on the way to the table. It fails when something is in poison or stale.
 func WaitDrained(ctx context.Context, root string) error {
+	return wait(ctx, root, func(n map[string]int) error {
+		if n["poison"]+n["stale"] > 0 {
+			return fmt.Errorf("wait for the drain: %d files in poison, %d in stale", n["poison"], n["stale"])
+		}
+		return nil
+	})
+}
+
+// WaitEmpty waits until no file is left on the way to the table; what was set aside on it is the caller's to judge.
+func WaitEmpty(ctx context.Context, root string) error {
+	return wait(ctx, root, func(map[string]int) error { return nil })
+}
+
+func wait(ctx context.Context, root string, check func(map[string]int) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -115,8 +129,8 @@ func WaitDrained(ctx context.Context, root string) error {
 			return err
 		}
 		n := Count(entries)
-		if n["poison"]+n["stale"] > 0 {
-			return fmt.Errorf("wait for the drain: %d files in poison, %d in stale", n["poison"], n["stale"])
+		if err := check(n); err != nil {
+			return err
 		}
 		left := 0
 		for _, s := range undrained {
