@@ -102,6 +102,8 @@ type Summary struct {
 	// Sealed means that the header is not PARTIAL and that its length and CRC hold. Only with Open can it be
 	// false without an error while the header says otherwise.
 	Sealed bool
+	// BadHeader means that the header's check does not match: what it says is not to be believed. Only with Open.
+	BadHeader bool
 }
 
 // Inspect checks header, CRCs and the walk over every length, and decodes no column. It holds one window and
@@ -122,7 +124,7 @@ func inspect(r io.ReaderAt, size int64, opt DecodeOptions, unchecked bool) (Summ
 	if err != nil {
 		return Summary{Header: p.header, Framed: p.framed}, err
 	}
-	sum := Summary{Header: p.header, Framed: p.framed}
+	sum := Summary{Header: p.header, Framed: p.framed, BadHeader: p.badHeader}
 	src := fileSource(r, p.base, size)
 	if p.zstd {
 		body, err := p.load(r, opt)
@@ -152,8 +154,11 @@ type plan struct {
 	framed   bool
 	tolerant bool
 	zstd     bool
-	base     int64 // where the body starts
-	size     int64 // of the file
+
+	badHeader bool // its check does not match
+
+	base int64 // where the body starts
+	size int64 // of the file
 }
 
 // open reads the header and decides. The plan carries the header also with an error, as far as it was read.
@@ -177,7 +182,8 @@ func open(r io.ReaderAt, size int64, opt DecodeOptions) (plan, error) {
 	case errors.Is(err, ErrVersion):
 		return p, err
 	case errors.Is(err, ErrHeaderCheck) && opt.Open:
-		// A seal that the crash cut inside the header's bytes. They claim nothing that is used under active/.
+		// A seal that the crash cut inside the header's bytes, or rot. They claim nothing that is used under active/.
+		p.badHeader = true
 	case errors.Is(err, ErrHeaderCheck):
 		p.framed = true
 		return p, &CorruptError{Offset: offCheck, Err: err}

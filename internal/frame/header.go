@@ -61,6 +61,16 @@ func (h Header) Encode() [HeaderSize]byte {
 	return b
 }
 
+// Reopened returns the bytes that make a file of this header one that may end anywhere, to be written over it: of the
+// same version and size, with the same table.
+func (h Header) Reopened() []byte {
+	b := Header{Partial: true, Table: h.Table}.Encode()
+	if h.Version == 1 {
+		b[offVersion], b[offCheck], b[offCheck+1] = 1, 0, 0 // there was no check then
+	}
+	return b[:h.Size()]
+}
+
 // Size is the number of bytes this header takes in a file: where the body starts.
 func (h Header) Size() int64 {
 	if h.Version == 1 {

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,6 +45,17 @@ func TestHeader(t *testing.T) {
 		want.Version, want.Table = 1, [16]byte{}
 		require.Equal(t, want, got)
 		require.Equal(t, int64(36), got.Size())
+	})
+	t.Run("reopened_keeps_version_size_and_table", func(t *testing.T) {
+		t.Parallel()
+		for version, table := range map[uint8]uuid.UUID{1: uuid.Nil, 2: testTable} {
+			was := Header{Version: version, Zstd: true, MinTime: 1, MaxTime: 2, BodyLen: 3, CRC: 4, Table: table}
+			b := was.Reopened()
+			require.Len(t, b, int(was.Size()))
+			got, err := ParseHeader(b)
+			require.NoError(t, err)
+			require.Equal(t, Header{Version: version, Partial: true, Table: table}, got)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
@@ -197,16 +198,20 @@ func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err 
 	default:
 		return err
 	}
-	return l.expose(ln, name, f, found, sum)
+	return l.expose(ln, name, f, found, info.Size-found.TailDropped, sum)
 }
 
-// expose moves a segment that reads well to sealed/.
-func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summary, sum *recovered) error {
-	if found.Framed && !found.Header.Partial && !found.Sealed {
-		// The crash kept the final header and lost the tail. Under active/ that is read as a partial; in sealed/
-		// it would be damage. So the header says again what the file is.
-		head := frame.Header{Partial: true, Table: found.Header.Table}.Encode()
-		if _, err := f.WriteAt(head[:], 0); err != nil {
+// expose moves a segment that reads well up to offset end to sealed/.
+func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summary, end int64, sum *recovered) error {
+	if found.BadHeader {
+		found.Header.Table = uuid.Nil // one that nobody vouches for would send the rows away
+		l.opt.Logger.Warn("the header of an open segment is damaged and is written anew, without a table",
+			zap.String("segment", name), zap.String("dir", ln.Key()), zap.Int64("rows", found.Rows))
+	}
+	if found.BadHeader || found.Framed && !found.Header.Partial && !found.Sealed {
+		// The crash kept the final header and lost the tail, or the header rots. Under active/ that is read as a
+		// partial; in sealed/ it would be damage. So the header says again what the file is.
+		if _, err := f.WriteAt(found.Header.Reopened(), 0); err != nil {
 			return err
 		}
 		if err := f.Sync(); err != nil {
@@ -226,8 +231,8 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 		sum.torn++
 		sum.tailBytes += found.TailDropped
 		l.opt.Logger.Warn("torn tail: the last write of a dead writer was not finished; its whole batches are kept",
-			zap.String("segment", name), zap.String("dir", ln.Key()),
-			zap.Int64("rows", found.Rows), zap.Int64("dropped_bytes", found.TailDropped))
+			zap.String("segment", name), zap.String("dir", ln.Key()), zap.Int64("rows", found.Rows),
+			zap.Int64("offset", end), zap.Int64("dropped_bytes", found.TailDropped))
 	}
 	return nil
 }
@@ -270,7 +275,7 @@ func (l *Log) recoverDamaged(
 		return err
 	}
 	found.TailDropped, found.Sealed = size-damage.Offset, false
-	return l.expose(ln, name, f, found, sum)
+	return l.expose(ln, name, f, found, damage.Offset, sum)
 }
 
 // copyRange writes bytes [from, to) of src into a new file, synced. Its name becomes durable with the move that

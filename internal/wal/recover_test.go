@@ -233,6 +233,49 @@ func TestRecover_final_header_and_torn_tail(t *testing.T) {
 	}
 }
 
+// Rot in the header of an open segment costs no row and sends none to another table: in sealed/ such a header would be
+// damage. ACK-1, LOUD-1.
+func TestRecover_damaged_header(t *testing.T) {
+	t.Parallel()
+	table := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+	whole, _ := partial(t, table)
+	for name, at := range map[string]int{"flags": 5, "check": 6, "length": 24, "table": 40} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := slices.Clone(whole)
+			b[at] ^= 1
+			dir := t.TempDir()
+			leave(t, dir, "t", map[segment.ID][]byte{someIDs(1)[0]: b})
+			core, logs := observer.New(zap.WarnLevel)
+			opt := options(vfs.OS(), dir)
+			opt.Logger = zap.New(core)
+			closeLog(t, open(t, opt))
+			segs := scan(t, vfs.OS(), dir)
+			require.Len(t, segs, 1)
+			require.Equal(t, segment.Sealed, segs[0].state)
+			require.Equal(t, []int64{1, 2, 3, 4, 5}, segs[0].ids)
+			require.Equal(t, frame.Header{Version: 2, Partial: true}, segs[0].header)
+			require.Len(t, logs.FilterMessageSnippet("header of an open segment is damaged").All(), 1)
+		})
+	}
+}
+
+// A segment of the first version that a crash of its seal left in active/: its shorter header is written over, and not
+// the body behind it.
+func TestRecover_first_version(t *testing.T) {
+	t.Parallel()
+	v2, _ := partial(t, uuid.Nil)
+	sealed := frame.Header{BodyLen: 7, CRC: 7}.Encode() // both wrong
+	sealed[4] = 1
+	dir := t.TempDir()
+	leave(t, dir, "t", map[segment.ID][]byte{someIDs(1)[0]: slices.Concat(sealed[:36], v2[frame.HeaderSize:])})
+	closeLog(t, open(t, options(vfs.OS(), dir)))
+	segs := scan(t, vfs.OS(), dir)
+	require.Len(t, segs, 1)
+	require.Equal(t, []int64{1, 2, 3, 4, 5}, segs[0].ids)
+	require.Equal(t, frame.Header{Version: 1, Partial: true}, segs[0].header)
+}
+
 // A segment of a newer format stays where it is, byte for byte, and does not stop the start (A11). Strangers and
 // temporary files neither.
 func TestRecover_leaves_what_it_does_not_know_A11(t *testing.T) {
