@@ -18,6 +18,7 @@ type Config struct {
 // root must have the same.
 type WALConfig struct {
 	Directory   string        `mapstructure:"directory"`
+	Shared      bool          `mapstructure:"shared"` // other collectors that set it too write to the directory
 	Segment     SegmentConfig `mapstructure:"segment"`
 	MaxBytes    int64         `mapstructure:"max_bytes"`     // bytes below directory; 0 = 75 % of the volume
 	MinFree     int64         `mapstructure:"min_free"`      // bytes left free on the volume; 0 = the larger of 5 % and 512 MiB

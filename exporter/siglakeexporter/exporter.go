@@ -94,13 +94,14 @@ func (e *siglake) start(ctx context.Context, host component.Host) error {
 	w := e.cfg.WAL
 	log, first, err := e.shared.acquire(ctx, e.set.ID, w, wal.Options{
 		Dir:             w.Directory,
+		Shared:          w.Shared,
 		MaxEvents:       w.Segment.MaxEvents,
 		MaxAge:          w.Segment.MaxAge,
 		SegmentMaxBytes: w.Segment.MaxBytes,
 		MaxBytes:        w.MaxBytes,
 		MinFree:         w.MinFree,
 		MaxInFlight:     w.MaxInFlight,
-		Holder:          fmt.Sprintf("%s, exporter %s", e.set.BuildInfo.Command, e.set.ID),
+		Holder:          e.holder(),
 		Logger:          e.set.Logger,
 		Meter:           e.set.MeterProvider.Meter(scopeName),
 	})
@@ -116,6 +117,15 @@ func (e *siglake) start(ctx context.Context, host component.Host) error {
 			zap.String("fix", "add ingestparams to service::extensions and to the middlewares of each receiver"))
 	}
 	return nil
+}
+
+// holder names this process to one that finds the directory locked.
+func (e *siglake) holder() string {
+	text := fmt.Sprintf("%s, exporter %s", e.set.BuildInfo.Command, e.set.ID)
+	if id, ok := e.set.Resource.Attributes().Get("service.instance.id"); ok {
+		text += ", instance " + id.AsString()
+	}
+	return text
 }
 
 func hasExtension(host component.Host, typeName string) bool {

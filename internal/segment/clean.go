@@ -32,11 +32,12 @@ func (r *resolver) clean(by Scope) error {
 		if !isNote(Poison, note) || note == e.Name && there[strings.TrimSuffix(note, noteSuffix)] {
 			continue
 		}
-		owner, err := r.noteOwner(note)
+		about, _ := parseEntry(Poison, strings.TrimSuffix(note, noteSuffix))
+		owner, err := r.noteOwner(about.ID)
 		if err != nil {
 			return err
 		}
-		if owner != by {
+		if owner != by || r.mine != nil && !r.mine(about.ID) {
 			continue
 		}
 		if err := r.removeTemp(l.Path(Poison, e.Name)); err != nil {
@@ -47,9 +48,8 @@ func (r *resolver) clean(by Scope) error {
 }
 
 // noteOwner tells who may be writing a note.
-func (r *resolver) noteOwner(note string) (Scope, error) {
-	e, _ := parseEntry(Poison, strings.TrimSuffix(note, noteSuffix))
-	_, err := r.lane.root.fs.Stat(r.lane.Path(Active, e.ID.PartialName()))
+func (r *resolver) noteOwner(id ID) (Scope, error) {
+	_, err := r.lane.root.fs.Stat(r.lane.Path(Active, id.PartialName()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return ByDrain, nil
 	}

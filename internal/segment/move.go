@@ -52,18 +52,17 @@ func (l Lane) MoveAs(from State, oldName string, to State, newName string) (bool
 	return len(done) > 0, nil
 }
 
-// Seal moves active/X.arrow.partial to sealed/X.arrow. The caller has synced the file. As Move otherwise; a
-// name that is gone from active/ was sealed by an earlier call.
-func (l Lane) Seal(name string) error {
+// Seal moves active/X.arrow.partial to sealed/X.arrow. The caller has synced the file. As Move otherwise. It returns
+// false when the name was gone from active/: an earlier call had sealed it, or somebody else has.
+func (l Lane) Seal(name string) (bool, error) {
 	id, partial, err := ParseName(name)
 	if err == nil && !partial {
 		err = fmt.Errorf("%w: %q is not a partial", ErrNotID, name)
 	}
 	if err != nil {
-		return fmt.Errorf("seal: %w", err)
+		return false, fmt.Errorf("seal: %w", err)
 	}
-	_, err = l.MoveAs(Active, name, Sealed, id.FileName())
-	return err
+	return l.MoveAs(Active, name, Sealed, id.FileName())
 }
 
 func (l Lane) rename(from State, oldName string, to State, newName string) rename {

@@ -258,13 +258,19 @@ func TestSeal(t *testing.T) {
 	all := ids(1)
 	names := placeAll(t, s, l, segment.Active, all)
 	n := len(s.Ops())
-	require.NoError(t, l.Seal(names[0]))
+	moved, err := l.Seal(names[0])
+	require.NoError(t, err)
+	require.True(t, moved)
 	require.Equal(t, []string{
 		"link active/0.arrow.partial sealed/0.arrow", "syncdir sealed", "remove active/0.arrow.partial", "syncdir active",
 	}, changes(s, n, all))
-	require.NoError(t, l.Seal(names[0]), "idempotent")
-	require.ErrorIs(t, l.Seal(all[0].FileName()), segment.ErrNotID)
-	require.ErrorIs(t, l.Seal("x"), segment.ErrNotID)
+	moved, err = l.Seal(names[0])
+	require.NoError(t, err, "idempotent")
+	require.False(t, moved)
+	for _, name := range []string{all[0].FileName(), "x"} {
+		_, err = l.Seal(name)
+		require.ErrorIs(t, err, segment.ErrNotID)
+	}
 }
 
 func TestQuarantine(t *testing.T) {

@@ -55,8 +55,14 @@ const resolveTries = 8
 // states; ByDrain is safe beside a running writer, not beside a Move to an earlier state.
 //
 //	holds   ONE-1, LOUD-1
-func (l Lane) Resolve(by Scope) (Resolved, error) {
-	var r resolver
+func (l Lane) Resolve(by Scope) (Resolved, error) { return l.resolve(by, nil) }
+
+// ResolveOf is Resolve(ByWriter) for the segments that mine accepts, and what belongs to them; those of others are
+// not touched. For a writer that shares its root: mine accepts the writers whose leases it holds.
+func (l Lane) ResolveOf(mine func(ID) bool) (Resolved, error) { return l.resolve(ByWriter, mine) }
+
+func (l Lane) resolve(by Scope, mine func(ID) bool) (Resolved, error) {
+	r := resolver{mine: mine}
 	var err error
 	for range resolveTries {
 		r.lane = l
@@ -84,6 +90,7 @@ type drop struct {
 
 type resolver struct {
 	lane  Lane
+	mine  func(ID) bool // ByWriter: of these only; nil: of all
 	drops []drop
 	done  Resolved
 }
@@ -122,7 +129,12 @@ func (r *resolver) gather(by Scope) (map[ID][]held, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			groups[e.ID] = []held{{Active, e}}
+			if r.mine == nil || r.mine(e.ID) {
+				groups[e.ID] = []held{{Active, e}}
+			}
+		}
+		if len(groups) == 0 {
+			return nil, nil
 		}
 		states = append(states, Sealed)
 	}

@@ -83,7 +83,7 @@ func scenes() []scene {
 			done: in(segment.Committed)[:2],
 		},
 		{
-			name: "seal", start: segment.Active, count: 2, event: each(segment.Lane.Seal),
+			name: "seal", start: segment.Active, count: 2, event: each(func(l segment.Lane, name string) error { _, err := l.Seal(name); return err }),
 			done: []string{"sealed/0.arrow", "sealed/1.arrow"},
 		},
 		{

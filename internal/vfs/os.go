@@ -159,17 +159,22 @@ func (osFS) Space(dir string) (Space, error) {
 	return Space{Free: int64(st.Bavail) * unit, Total: int64(st.Blocks) * unit}, nil
 }
 
-// lockTries bounds the race with somebody who deletes the lock file while we take it. Nothing of ours does.
+// lockTries bounds the race with holders who remove the lock file while we take it.
 const lockTries = 8
 
 // Lock implements FS.
-func (osFS) Lock(name, text string) (io.Closer, error) {
+func (osFS) Lock(name, text string) (io.Closer, error) { return lockOS(name, text, unix.LOCK_EX) }
+
+// LockShared implements FS.
+func (osFS) LockShared(name, text string) (io.Closer, error) { return lockOS(name, text, unix.LOCK_SH) }
+
+func lockOS(name, text string, kind int) (io.Closer, error) {
 	for range lockTries {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, fileMode)
 		if err != nil {
 			return nil, err
 		}
-		same, err := lockFile(f, name, text)
+		same, err := lockFile(f, name, text, kind)
 		if err == nil && same {
 			return f, nil // flock belongs to the open file: closing it releases
 		}
@@ -182,8 +187,8 @@ func (osFS) Lock(name, text string) (io.Closer, error) {
 }
 
 // lockFile takes the lock and leaves text. It returns false when the name no longer leads to f.
-func lockFile(f *os.File, name, text string) (bool, error) {
-	err := retryEINTR(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+func lockFile(f *os.File, name, text string, kind int) (bool, error) {
+	err := retryEINTR(func() error { return unix.Flock(int(f.Fd()), kind|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, &LockedError{Name: name, Holder: readHolder(f)}
 	}

@@ -13,8 +13,10 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 )
 
@@ -46,9 +48,13 @@ type FS interface {
 	// SyncDir makes the names in dir durable.
 	SyncDir(dir string) error
 	// Lock takes the exclusive advisory lock of a file, created if missing, and writes text into it for
-	// whoever is refused. *LockedError when another process, or another Lock of this one, holds it. Close
-	// releases; the end of the process releases too.
+	// whoever is refused. *LockedError when another process, or another lock of this one, holds it. Close
+	// releases; the end of the process releases too. The lock is the file's, not the name's: who holds it may
+	// Remove the name, and the next Lock makes another file. NoLocks tells an error of a volume without locks.
 	Lock(name, text string) (io.Closer, error)
+	// LockShared is Lock beside others of its kind: it is refused while an exclusive lock is held, and while it
+	// is held an exclusive one is refused. The file names the last who came.
+	LockShared(name, text string) (io.Closer, error)
 	// Space tells how much room the volume behind dir has.
 	Space(dir string) (Space, error)
 }
@@ -97,4 +103,9 @@ type LockedError struct {
 
 func (e *LockedError) Error() string {
 	return fmt.Sprintf("lock %s: held by %s", e.Name, e.Holder)
+}
+
+// NoLocks tells whether err, of Lock or LockShared, says that the volume has no locks.
+func NoLocks(err error) bool {
+	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP)
 }

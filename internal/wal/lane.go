@@ -20,10 +20,9 @@ const hotFor = time.Second
 
 // lane is one tenant and index. It stays for the life of the Log; its goroutines do not.
 type lane struct {
-	log   *Log
-	seg   segment.Lane
-	namer *segment.Namer
-	wake  chan struct{} // one slot: something changed for run
+	log  *Log
+	seg  segment.Lane
+	wake chan struct{} // one slot: something changed for run
 	// rebind asks run to look at the owner file: it seals the open segment if that names another table.
 	rebind atomic.Bool
 
@@ -37,7 +36,10 @@ type lane struct {
 	sealWake chan struct{} // one slot: a new segment or closing, for a sealer that pauses
 
 	// Below: owned by run.
-	taken    []*pending // from queue, in order, not answered
+	taken    []*pending     // from queue, in order, not answered
+	namer    *segment.Namer // nil: no writer yet, or it was given up
+	writer   [6]byte
+	lease    *segment.Lease // of writer, where the root is shared
 	cur      *openSegment
 	hot      bool         // the last segment was filled under WaitFor: the next but one will be wanted soon
 	spare    chan spare   // the segment after cur, being made or ready; nil: none
@@ -163,7 +165,10 @@ func (ln *lane) step() {
 	}
 	ln.write(ln.taken[:n])
 	ln.drop(n)
-	if s := ln.cur; s.damaged || ln.full(s.at.rows, s.at.off) {
+	switch s := ln.cur; {
+	case s.lost != nil:
+		ln.abandon()
+	case s.damaged || ln.full(s.at.rows, s.at.off):
 		ln.hot = s.synced.off > 0 && !s.damaged // before the sealer has it
 		ln.roll()
 	}

@@ -2,16 +2,14 @@ package wal
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -29,7 +27,7 @@ const (
 	sealsAtOnce = 16
 )
 
-// Log is an open write-ahead log: the only writer of its root.
+// Log is an open write-ahead log: the only writer of its root, or with Options.Shared of its own segments.
 type Log struct {
 	opt   Options
 	fs    vfs.FS
@@ -56,7 +54,12 @@ type Log struct {
 	watch   sync.WaitGroup // the watcher
 	stop    context.CancelFunc
 
-	stranded []stranded // owned by Open, then by the watcher
+	stranded []stranded      // owned by Open, then by the watcher
+	told     map[string]bool // the same: paths of segments not recovered that the log has named
+
+	leasesMu sync.Mutex
+	leases   map[[6]byte]*segment.Lease // of this process's writers, where the root is shared
+	peers    atomic.Int64               // lanes in which another process was at work when last looked
 
 	leftMu sync.Mutex
 	left   []error // what Close could not seal
@@ -68,9 +71,10 @@ type laneKey struct{ tenant, index string }
 // lane: when it returns, all that an earlier process promised is in sealed/, durably. Safe to call again after
 // Close, in the same process too. ctx ends the recovery.
 //
-//	errors  *vfs.LockedError when another process has it; segment.ErrNotEmpty when dir holds something else;
+//	errors  *vfs.LockedError when another process has it and not both share it; segment.ErrNotEmpty when dir holds something else;
 //	        else what is wrong with dir. A segment that cannot be recovered is no error of Open: it stays where
 //	        it is, is logged and counted, and is tried again while the log runs
+//	shared  only what dead writers left is recovered, now and while the log runs
 //	holds   SEE-1, ONE-1
 func Open(ctx context.Context, opt Options) (*Log, error) {
 	if err := opt.check(); err != nil {
@@ -88,26 +92,30 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 		unsealed:  unsealedSet{open: map[*openSegment]time.Time{}},
 		sealSlots: make(chan struct{}, sealsAtOnce),
 		lanes:     map[laneKey]*lane{},
-		closing:   make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
+		told:      map[string]bool{}, leases: map[[6]byte]*segment.Lease{},
+		closing: make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.space = newSpace(&opt, l.fs)
-	if err := l.take(); err != nil {
-		return nil, explain(opt.Dir, err)
+	if err := l.take(ctx); err != nil {
+		return nil, explain(&opt, err)
 	}
 	if err := l.start(ctx); err != nil {
-		return nil, errors.Join(explain(opt.Dir, err), l.lock.Close())
+		return nil, errors.Join(explain(&opt, err), l.lock.Close())
 	}
 	return l, nil
 }
 
 // take locks the directory and makes it a root.
-func (l *Log) take() (err error) {
+func (l *Log) take(ctx context.Context) (err error) {
 	dir := l.opt.Dir
 	if err := refuseForeign(l.fs, dir); err != nil {
 		return err
 	}
 	if err := l.fs.MkdirAll(dir); err != nil {
 		return err
+	}
+	if l.opt.Shared {
+		return l.join(ctx)
 	}
 	if l.lock, err = l.fs.Lock(filepath.Join(dir, lockName), l.opt.lockText()); err != nil {
 		return err
@@ -124,19 +132,6 @@ func refuseForeign(fsys vfs.FS, dir string) error {
 		return nil // a root, or trouble that the next step reports
 	}
 	return segment.Vacant(fsys, dir)
-}
-
-// explain adds to an error of Open what its reader can do.
-func explain(dir string, err error) error {
-	var locked *vfs.LockedError
-	switch {
-	case errors.As(err, &locked):
-		return fmt.Errorf("open wal %s: %w; one process writes a WAL: stop that one or set another wal.directory", dir, err)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("open wal %s: uid %d may not write there: %w; change its owner or set wal.directory", dir, os.Getuid(), err)
-	default:
-		return fmt.Errorf("open wal %s: %w (wal.directory)", dir, err)
-	}
 }
 
 // start recovers, measures, and then watches.
@@ -175,7 +170,11 @@ func (l *Log) watchLoop(ctx context.Context) {
 			ln.rebind.Store(true)
 			signal(ln.wake)
 		}
-		l.recoverStranded(ctx)
+		if l.opt.Shared {
+			l.adopt(ctx)
+		} else {
+			l.recoverStranded(ctx)
+		}
 		t.Reset(max(watchEvery, watchShare*time.Since(start)))
 	}
 }
@@ -199,17 +198,11 @@ func (l *Log) lane(tenant, index string) (*lane, error) {
 		return nil, err
 	}
 	ln = &lane{
-		log: l, seg: seg, namer: segment.NewNamer(newWriter()),
+		log: l, seg: seg,
 		wake: make(chan struct{}, 1), sealWake: make(chan struct{}, 1),
 	}
 	l.lanes[key] = ln
 	return ln, nil
-}
-
-// newWriter names this lane in this life of the process.
-func newWriter() (w [6]byte) {
-	_, _ = rand.Read(w[:]) // never fails: crypto/rand ends the program instead
-	return w
 }
 
 func (l *Log) allLanes() []*lane {
@@ -263,7 +256,7 @@ func (l *Log) Close(ctx context.Context) error {
 		signal(ln.sealWake)
 	}
 	l.work.Wait()
-	err := errors.Join(l.met.stopObserving(), l.lock.Close(), errors.Join(l.left...))
+	err := errors.Join(l.met.stopObserving(), l.endLeases(), l.lock.Close(), errors.Join(l.left...))
 	close(l.ended)
 	if err != nil {
 		return fmt.Errorf("close wal %s: %w", l.opt.Dir, err)

@@ -40,9 +40,12 @@ type metrics struct {
 	empties     metric.Int64Counter
 	poisoned    metric.Int64Counter
 	unrecovered metric.Int64Counter
+	adopted     metric.Int64Counter
+	seized      metric.Int64Counter
 	rowsLost    metric.Int64Counter
 
 	used, limit, inFlight metric.Int64ObservableGauge
+	peers                 metric.Int64ObservableGauge
 	oldest                metric.Float64ObservableGauge
 
 	// Attribute sets, and the slices that hold them, are built once: an append makes none.
@@ -85,6 +88,9 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	counter(&m.empties, "partials_empty_total", "{segment}", "Open segments of an earlier process without a row, removed.")
 	counter(&m.poisoned, "partials_poisoned_total", "{segment}", "Open segments of an earlier process set aside in poison/.")
 	counter(&m.unrecovered, "partials_unrecovered_total", "{segment}", "Failed attempts to recover a segment; retried.")
+	counter(&m.adopted, "partials_adopted_total", "{segment}",
+		"Open segments of a process that died beside this one, dealt with while this one ran (wal.shared).")
+	counter(&m.seized, "segments_seized_total", "{segment}", "Segments of this process that were taken away from under it.")
 	counter(&m.rowsLost, "unsynced_rows_lost_total", "{row}", "Rows acknowledged under auto that a failed fsync took.")
 	seconds(&m.fsync, "fsync_duration_seconds", "Time of one fsync, by target.")
 	seconds(&m.sealTime, "seal_duration_seconds", "Time to seal a segment.")
@@ -92,6 +98,9 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	bytes(&m.limit, "limit_bytes", "Bytes the WAL directory may hold (max_bytes).")
 	bytes(&m.inFlight, "in_flight_bytes", "Bytes of batches queued or being written.")
 	var err error
+	m.peers, err = meter.Int64ObservableGauge("siglake_wal_peer_lanes", metric.WithUnit("{lane}"),
+		metric.WithDescription("Lanes in which another live process had an open segment when last looked (wal.shared)."))
+	errs = append(errs, err)
 	m.groupSize, err = meter.Int64Histogram("siglake_wal_group_size", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that shared one write and at most one sync."),
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
@@ -127,6 +136,7 @@ func (m *metrics) start() {
 	m.dirSync = []metric.RecordOption{attributes("target", "directory")}
 	for _, c := range []metric.Int64Counter{
 		m.appendBytes, m.appendRows, m.recovered, m.tails, m.tailBytes, m.empties, m.poisoned, m.unrecovered, m.rowsLost,
+		m.adopted, m.seized,
 	} {
 		c.Add(ctx, 0)
 	}
@@ -148,9 +158,10 @@ func (m *metrics) observe(l *Log) error {
 		o.ObserveInt64(m.used, l.space.used())
 		o.ObserveInt64(m.limit, l.space.limit())
 		o.ObserveInt64(m.inFlight, l.space.inFlight.Load())
+		o.ObserveInt64(m.peers, l.peers.Load())
 		o.ObserveFloat64(m.oldest, l.unsealed.oldest(l.opt.Now()).Seconds())
 		return nil
-	}, m.used, m.limit, m.inFlight, m.oldest)
+	}, m.used, m.limit, m.inFlight, m.peers, m.oldest)
 	if err != nil {
 		return fmt.Errorf("observe wal gauges: %w", err)
 	}

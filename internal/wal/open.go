@@ -27,6 +27,9 @@ func (ln *lane) open(schema *schemaMessage) error {
 		}
 		ln.prepared = true
 	}
+	if err := ln.hire(); err != nil {
+		return err
+	}
 	table := ln.readOwner()
 	if len(ln.voided) > 0 {
 		ln.dropSpare() // a lower number is to be used first
@@ -135,7 +138,7 @@ func (ln *lane) reuse(made spare) {
 // create makes a segment file and writes header and schema. Nothing is synced.
 func (ln *lane) create(id segment.ID, schema *schemaMessage, table uuid.UUID) spare {
 	s := &openSegment{
-		id: id, path: ln.seg.Path(segment.Active, id.PartialName()), schema: schema, table: table,
+		id: id, lease: ln.lease, path: ln.seg.Path(segment.Active, id.PartialName()), schema: schema, table: table,
 		opened: ln.log.opt.Now(),
 	}
 	var err error

@@ -45,6 +45,9 @@ const (
 type Options struct {
 	FS  vfs.FS // nil: the real one
 	Dir string // the root; made if its parent exists or may be made
+	// Shared lets other processes that set it too write to the same root. What one of them leaves when it dies is
+	// adopted by the others, and by the next to start.
+	Shared bool
 
 	// A segment is sealed when it holds MaxEvents rows (4,096), is MaxAge old (5 s) or has SegmentMaxBytes
 	// (32 MiB). A request is never split: the last one may carry a segment past MaxEvents, and one larger than

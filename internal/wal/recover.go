@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,11 +62,17 @@ func (l *Log) recoverAll(ctx context.Context) error {
 		if err := l.recoverLane(ctx, ln, &sum); err != nil {
 			return fmt.Errorf("recover %s: %w", ln.Key(), err)
 		}
+		if err := l.ready(ln); err != nil {
+			return fmt.Errorf("recover %s: %w", ln.Key(), err)
+		}
 		sum.lanes++
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
 			l.opt.Logger.Info("recovering", append(sum.fields(), zap.Int("of_lanes", len(lanes)))...)
 		}
+	}
+	if err := l.sweepLeases(); err != nil {
+		return fmt.Errorf("recover: %w", err)
 	}
 	if sum.segments+sum.empty+sum.poisoned+sum.left > 0 {
 		l.opt.Logger.Info("recovered", append(sum.fields(), zap.Duration("took", time.Since(start)))...)
@@ -73,53 +80,85 @@ func (l *Log) recoverAll(ctx context.Context) error {
 	return nil
 }
 
-// recoverLane recovers one lane. Only what concerns the lane as a whole is an error.
+// ready makes the directories of a lane, also of one without an open segment: the first request of a known lane
+// then waits for no directory.
+func (l *Log) ready(ln segment.Lane) error {
+	if err := ln.Prepare(); err != nil || ln.Legacy() {
+		return err
+	}
+	known, err := l.lane(ln.Tenant(), ln.Index())
+	if err != nil {
+		return err
+	}
+	known.prepared = true
+	return nil
+}
+
+// recoverLane recovers what is ours of one lane. Only what concerns the lane as a whole is an error.
 func (l *Log) recoverLane(ctx context.Context, ln segment.Lane, sum *recovered) error {
-	if err := l.settle(ln); err != nil {
+	if l.opt.Shared {
+		return l.adoptLane(ctx, ln, sum)
+	}
+	return l.recoverOf(ctx, ln, nil, sum)
+}
+
+// recoverOf recovers the segments of a lane that mine accepts; nil accepts all.
+func (l *Log) recoverOf(ctx context.Context, ln segment.Lane, mine func(segment.ID) bool, sum *recovered) error {
+	if err := l.settle(ln, mine); err != nil {
 		return err
 	}
 	entries, strangers, err := ln.List(segment.Active)
 	if err != nil {
 		return err
 	}
-	if len(strangers) > 0 {
-		l.opt.Logger.Warn("ignored: no segments", zap.String("dir", ln.Dir(segment.Active)), zap.Strings("names", strangers))
+	if dir := ln.Dir(segment.Active); len(strangers) > 0 && !l.told[dir] {
+		l.told[dir] = true
+		l.opt.Logger.Warn("ignored: no segments", zap.String("dir", dir), zap.Strings("names", strangers))
 	}
-	// Also without an open segment: the first request of a known lane then waits for no directory.
-	if err := ln.Prepare(); err != nil {
-		return err
-	}
-	if !ln.Legacy() {
-		known, err := l.lane(ln.Tenant(), ln.Index())
-		if err != nil {
+	if len(entries) > 0 {
+		if err := ln.Prepare(); err != nil {
 			return err
 		}
-		known.prepared = true
 	}
 	for _, e := range entries {
+		if mine != nil && !mine(e.ID) {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		switch err := l.recoverPartial(ln, e.Name, sum); {
-		case err == nil:
-		case errors.Is(err, frame.ErrVersion):
-			l.met.unrecovered.Add(ctx, 1)
-			l.opt.Logger.Error("open segment of a newer version left as it is; start that version to recover it",
-				zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", e.Name), zap.Error(err))
-			sum.left++
-		default:
-			l.met.unrecovered.Add(ctx, 1)
-			l.opt.Logger.Error("open segment not recovered, will be tried again; its rows are not drained until then",
-				zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", e.Name), zap.Error(err))
-			l.stranded = append(l.stranded, stranded{ln, e.Name})
+		if err := l.recoverPartial(ln, e.Name, sum); err != nil {
+			l.notRecovered(ctx, ln, e.Name, err)
 			sum.left++
 		}
 	}
 	return nil
 }
 
-// settle leaves one name per open segment and no temporary file of ours.
-func (l *Log) settle(ln segment.Lane) error {
+// notRecovered counts a segment that stays in active/ for now, and names it once.
+func (l *Log) notRecovered(ctx context.Context, ln segment.Lane, name string, err error) {
+	path, newer := ln.Path(segment.Active, name), errors.Is(err, frame.ErrVersion)
+	if l.told[path] && newer {
+		return // it is not tried before its version starts
+	}
+	l.met.unrecovered.Add(ctx, 1)
+	if l.told[path] {
+		return
+	}
+	l.told[path] = true
+	fields := []zap.Field{zap.String("dir", ln.Dir(segment.Active)), zap.String("segment", name), zap.Error(err)}
+	if newer {
+		l.opt.Logger.Error("open segment of a newer version left as it is; start that version to recover it", fields...)
+		return
+	}
+	l.opt.Logger.Error("open segment not recovered, will be tried again; its rows are not drained until then", fields...)
+	if !l.opt.Shared { // there, every look at the lane tries again
+		l.stranded = append(l.stranded, stranded{ln, name})
+	}
+}
+
+// settle leaves one name per open segment and no temporary file, of the segments that mine accepts.
+func (l *Log) settle(ln segment.Lane, mine func(segment.ID) bool) error {
 	entries, err := l.fs.List(ln.Dir(segment.Active))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was ever open here
@@ -131,11 +170,14 @@ func (l *Log) settle(ln segment.Lane) error {
 		if e.IsDir || !vfs.IsTemp(e.Name) {
 			continue
 		}
+		if id, ok := tempOf(e.Name); mine != nil && !(ok && mine(id)) {
+			continue
+		}
 		if err := l.fs.Remove(ln.Path(segment.Active, e.Name)); err != nil {
 			return err
 		}
 	}
-	done, err := ln.Resolve(segment.ByWriter)
+	done, err := l.resolve(ln, mine)
 	for _, f := range done.Dropped {
 		l.opt.Logger.Info("second name of a segment dropped",
 			zap.String("dir", ln.Dir(f.State)), zap.String("segment", f.Name), zap.String("kept", string(f.Kept)))
@@ -146,6 +188,19 @@ func (l *Log) settle(ln segment.Lane) error {
 			zap.String("dir", ln.Dir(segment.Poison)), zap.String("segment", f.Name), zap.String("reason", f.Reason))
 	}
 	return err
+}
+
+func (l *Log) resolve(ln segment.Lane, mine func(segment.ID) bool) (segment.Resolved, error) {
+	if mine == nil {
+		return ln.Resolve(segment.ByWriter)
+	}
+	return ln.ResolveOf(mine)
+}
+
+// tempOf returns the segment that a temporary file in active/ is a copy of.
+func tempOf(name string) (segment.ID, bool) {
+	id, partial, err := segment.ParseName(strings.TrimSuffix(name, tempSuffix))
+	return id, err == nil && partial
 }
 
 // recoverStranded tries again what recovery had to leave.
@@ -169,6 +224,9 @@ func (l *Log) recoverStranded(ctx context.Context) {
 func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err error) {
 	path := ln.Path(segment.Active, name)
 	f, err := l.fs.OpenRW(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody was first
+	}
 	if err != nil {
 		return err
 	}
@@ -218,7 +276,7 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 			return err
 		}
 	}
-	if err := ln.Seal(name); err != nil {
+	if moved, err := ln.Seal(name); err != nil || !moved {
 		return err
 	}
 	ctx := context.Background()
@@ -260,7 +318,12 @@ func (l *Log) recoverDamaged(
 	if found.Batches == 0 {
 		return l.poison(ln, name, fmt.Sprintf("open segment without a whole batch: %v", damage), sum)
 	}
-	rest := segment.NewNamer(newWriter()).Next(l.opt.Now()).PartialName()
+	writer, lease, err := l.newWriter()
+	if err != nil {
+		return err
+	}
+	defer l.endLease(writer, lease)
+	rest := segment.NewNamer(writer).Next(l.opt.Now()).PartialName()
 	if err := copyRange(l.fs, ln.Path(segment.Active, rest), f, damage.Offset, size); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
 const (
@@ -68,7 +70,8 @@ func (ln *lane) sealRound() error {
 	var err error
 	refused := 0
 	for _, s := range todo {
-		if serr := ln.sealTimed(s); serr != nil {
+		serr := ln.sealTimed(s)
+		if serr != nil && !errors.Is(serr, segment.ErrLeaseLost) {
 			if refused++; refused == 1 {
 				err = fmt.Errorf("seal %s: %w", s.id, serr)
 			}
@@ -77,7 +80,10 @@ func (ln *lane) sealRound() error {
 		ln.log.unsealed.remove(s)
 		ln.mu.Lock()
 		ln.unsealed = slices.DeleteFunc(ln.unsealed, func(o *openSegment) bool { return o == s })
-		ln.notifyLocked(s, nil)
+		ln.notifyLocked(s, serr)
+		if s.flushErr != nil {
+			ln.olderErr = s.flushErr
+		}
 		ln.mu.Unlock()
 		signal(ln.wake)
 	}
@@ -116,6 +122,13 @@ func (ln *lane) sealTimed(s *openSegment) error {
 // be called again and goes on where it stopped. A crash in between leaves the file in active/, where it is read
 // tolerantly whatever its header says, or under both names.
 func (ln *lane) seal(s *openSegment) error {
+	if err := s.owned(); err != nil {
+		if errors.Is(err, segment.ErrLeaseLost) {
+			_ = s.file.Close() // no more is done to it
+			ln.seized(s, err)
+		}
+		return err
+	}
 	if s.damaged {
 		if err := ln.renew(s); err != nil {
 			return err
@@ -127,8 +140,14 @@ func (ln *lane) seal(s *openSegment) error {
 		}
 	}
 	ln.flushed(s, nil)
-	if err := ln.seg.Seal(s.id.PartialName()); err != nil {
+	first := !s.moving
+	s.moving = true
+	moved, err := ln.seg.Seal(s.id.PartialName())
+	if err != nil {
 		return fmt.Errorf("move to sealed: %w", err)
+	}
+	if first && !moved {
+		ln.seized(s, errMoved)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type mark struct {
 // openSegment is a file in active/. It belongs to run while it is the lane's cur, then to the sealer.
 type openSegment struct {
 	id     segment.ID
+	lease  *segment.Lease // nil where the root is not shared
 	path   string
 	file   vfs.File
 	schema *schemaMessage
@@ -39,10 +40,12 @@ type openSegment struct {
 	// damaged: the file must not be appended to or synced any more, because a truncate or a sync was refused.
 	// Its good prefix is copied before it is sealed.
 	damaged bool
-	ended   bool // EOS stands behind at.off
-	headed  bool // the final header is written
-	final   bool // both are synced
-	whole   bool // and the file is closed: only the move is missing
+	ended   bool  // EOS stands behind at.off
+	headed  bool  // the final header is written
+	final   bool  // both are synced
+	whole   bool  // and the file is closed: only the move is missing
+	moving  bool  // the move was begun
+	lost    error // why it may be somebody else's by now
 
 	// Guarded by the lane's mu once the sealer has it.
 	flushed  bool       // all of it is synced, or the sealer has tried and been refused
@@ -65,7 +68,10 @@ func (ln *lane) write(group []*pending) {
 			olderErr = ln.awaitOlder()
 		}
 	}
-	if before.rows == 0 && s.at.rows > 0 {
+	if s.lost = s.owned(); s.lost != nil {
+		serr = s.lost
+	}
+	if before.rows == 0 && s.at.rows > 0 && s.lost == nil {
 		ln.log.unsealed.add(s)
 	}
 	ln.answer(group, func(i int) error {

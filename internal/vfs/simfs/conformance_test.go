@@ -31,6 +31,7 @@ func TestConformance(t *testing.T) {
 		{"list", conformList},
 		{"mkdir", conformMkdir},
 		{"lock", conformLock},
+		{"shared_lock", conformSharedLock},
 		{"touch", conformTouch},
 		{"closed", conformClosed},
 		{"file_helpers", conformHelpers},
@@ -289,6 +290,39 @@ func conformLock(t *testing.T, fsys vfs.FS, dir string) {
 	require.NoError(t, held.Close())
 	_, err = fsys.Lock(filepath.Join(dir, "no/LOCK"), "x")
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.False(t, vfs.NoLocks(err))
+}
+
+func conformSharedLock(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, "LOCK")
+	refusedBy := func(err error, holder string) {
+		t.Helper()
+		var refused *vfs.LockedError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, &vfs.LockedError{Name: name, Holder: holder}, refused)
+	}
+	first, err := fsys.LockShared(name, "first")
+	require.NoError(t, err)
+	second, err := fsys.LockShared(name, "second")
+	require.NoError(t, err)
+	_, err = fsys.Lock(name, "alone")
+	refusedBy(err, "second")
+	require.NoError(t, second.Close())
+	_, err = fsys.Lock(name, "alone")
+	refusedBy(err, "second")
+	require.NoError(t, first.Close())
+	alone, err := fsys.Lock(name, "alone")
+	require.NoError(t, err)
+	_, err = fsys.LockShared(name, "third")
+	refusedBy(err, "alone")
+	// The lock is the file's: with the name gone, the next one locks another file.
+	require.NoError(t, fsys.Remove(name))
+	third, err := fsys.LockShared(name, "third")
+	require.NoError(t, err)
+	require.NoError(t, third.Close())
+	require.NoError(t, alone.Close())
+	require.ErrorIs(t, alone.Close(), fs.ErrClosed)
 }
 
 func conformTouch(t *testing.T, fsys vfs.FS, dir string) {

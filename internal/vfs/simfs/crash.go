@@ -39,10 +39,10 @@ func (s *FS) Crash(p Policy, rng *rand.Rand) *FS {
 	defer s.mu.Unlock()
 	c := &crash{policy: p, rng: rng, seen: map[*node]*node{}}
 	c.draw(pendingSeqs(s.root))
-	return &FS{
+	return &FS{disk: &disk{
 		now: s.now, root: c.node(s.root), inode: s.inode, seq: s.seq,
-		locks: map[string]string{}, space: s.space,
-	}
+		locks: map[*lock]struct{}{}, space: s.space,
+	}}
 }
 
 // pendingSeqs returns the numbers of all operations below a node that are not durable, in order.

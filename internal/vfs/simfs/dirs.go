@@ -2,7 +2,6 @@ package simfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -109,48 +108,4 @@ func (s *FS) Space(name string) (sp vfs.Space, err error) {
 		return err
 	})
 	return sp, err
-}
-
-// Lock implements vfs.FS. Locks die with the machine.
-func (s *FS) Lock(name, text string) (io.Closer, error) {
-	key := clean(name)
-	err := s.do(Op{Kind: Lock, Name: name}, func(fault error) error {
-		if holder, held := s.locks[key]; held && fault == nil {
-			return &vfs.LockedError{Name: name, Holder: holder}
-		}
-		d, base, err := s.parent(name)
-		if err = errors.Join(fault, err); err != nil {
-			return &fs.PathError{Op: string(Lock), Path: name, Err: err}
-		}
-		n := d.live[base]
-		if n == nil {
-			n = s.newNode(false)
-			s.change(map[*dir]dirOp{d: {add: base, n: n}})
-		}
-		s.write(n, 0, []byte(text))
-		s.truncate(n, int64(len(text)))
-		s.locks[key] = text
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &lock{s: s, key: key}, nil
-}
-
-type lock struct {
-	s   *FS
-	key string
-}
-
-// Close releases the lock, also on a machine that is off.
-func (l *lock) Close() error {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.key == "" {
-		return fs.ErrClosed
-	}
-	delete(l.s.locks, l.key)
-	l.key = ""
-	return nil
 }

@@ -3,6 +3,7 @@ package simfs
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,18 +14,24 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// FS is the simulated disk. Safe for use by many goroutines.
+// FS is the simulated disk as one process sees it. Safe for use by many goroutines.
 type FS struct {
+	*disk
+
+	off  bool // guarded by mu, as all of disk
+	hook Hook
+}
+
+// disk is what the processes on one machine share.
+type disk struct {
 	now func() time.Time
 
 	mu    sync.Mutex
 	root  *node
-	inode uint64            // last one given out
-	seq   int               // of the newest unsynced operation; one journal for data and directories
-	locks map[string]string // held locks: name to text
+	inode uint64 // last one given out
+	seq   int    // of the newest unsynced operation; one journal for data and directories
+	locks map[*lock]struct{}
 	space vfs.Space
-	off   bool
-	hook  Hook
 	ops   []Op
 }
 
@@ -35,12 +42,17 @@ func New(now func() time.Time) *FS {
 	if now == nil {
 		now = time.Now
 	}
-	s := &FS{now: now, locks: map[string]string{}, space: vfs.Space{Free: 1 << 40, Total: 1 << 40}}
+	s := &FS{disk: &disk{now: now, locks: map[*lock]struct{}{}, space: vfs.Space{Free: 1 << 40, Total: 1 << 40}}}
 	s.root = s.newNode(true)
 	return s
 }
 
-// SetHook replaces the hook; nil removes it.
+// Process returns the same disk as another process sees it: with a hook of its own, and an end of its own.
+// ErrOff from its hook, or its PowerOff, is a kill -9 of this process: its locks are free at once and the others
+// go on.
+func (s *FS) Process() *FS { return &FS{disk: s.disk} }
+
+// SetHook replaces the hook of this process; nil removes it.
 func (s *FS) SetHook(h Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,11 +66,16 @@ func (s *FS) SetSpace(sp vfs.Space) {
 	s.space = sp
 }
 
-// PowerOff makes every later operation fail with ErrOff.
+// PowerOff makes every later operation of this process fail with ErrOff, and frees its locks.
 func (s *FS) PowerOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.end()
+}
+
+func (s *FS) end() {
 	s.off = true
+	maps.DeleteFunc(s.locks, func(l *lock, _ struct{}) bool { return l.s == s })
 }
 
 // Ops returns the log of all operations so far.
@@ -86,7 +103,9 @@ func (s *FS) do(op Op, act func(fault error) error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.off = s.off || errors.Is(fault, ErrOff)
+	if errors.Is(fault, ErrOff) {
+		s.end()
+	}
 	err := ErrOff
 	if !s.off {
 		err = act(fault)

@@ -138,3 +138,30 @@ func TestLock_dies_with_the_machine(t *testing.T) {
 	_, err = s.Crash(simfs.KeepAll, seed(1)).Lock("/LOCK", "new")
 	require.NoError(t, err)
 }
+
+// A killed process frees its locks and the others on the machine go on; what it wrote is still there.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	s := simfs.New(nil)
+	p := s.Process()
+	cut, fired := simfs.CutAt(2)
+	p.SetHook(cut)
+	_, err := p.Lock("/LOCK", "p")
+	require.NoError(t, err)
+	f, err := p.Create("/f")
+	require.NoError(t, err)
+	_, err = s.Lock("/LOCK", "s")
+	require.ErrorAs(t, err, new(*vfs.LockedError))
+	require.ErrorIs(t, f.Sync(), simfs.ErrOff)
+	require.True(t, fired())
+	_, err = p.Stat("/f")
+	require.ErrorIs(t, err, simfs.ErrOff)
+	held, err := s.Lock("/LOCK", "s")
+	require.NoError(t, err)
+	_, err = s.Stat("/f")
+	require.NoError(t, err)
+	s.Process().PowerOff()
+	_, err = s.Process().Lock("/LOCK", "q")
+	require.ErrorAs(t, err, new(*vfs.LockedError), "the lock of a living process")
+	require.NoError(t, held.Close())
+}

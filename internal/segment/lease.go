@@ -1,0 +1,113 @@
+package segment
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const leaseSuffix = ".lock"
+
+// ErrLeaseLost says that the file of a lease is gone or another one: somebody may have taken its writer for dead
+// and its segments with it.
+var ErrLeaseLost = errors.New("segment: lease lost")
+
+// Lease keeps the files in active/ that bear the name of one writer for whoever holds it: the writer while it
+// lives, afterwards one adopter at a time. A writer whose lease nobody holds is dead.
+type Lease struct {
+	fs    vfs.FS
+	path  string
+	lock  io.Closer
+	inode uint64
+	over  atomic.Bool // given up
+}
+
+// Lease takes the lease of a writer: leases/<writer>.lock, locked. A writer takes its own before it makes its first
+// file; an adopter takes a dead one's before it looks at a file of it. text names the holder. The directory is
+// made by PrepareLeases.
+//
+// The lock counts and not the name: it is gone with the process that holds it. The name is durable when
+// SyncLeases has returned; only a volume that outlives its writers, on a server, can tell the difference.
+//
+//	errors  *vfs.LockedError when another holds it, also another holder in this process
+func (r *Root) Lease(writer [6]byte, text string) (*Lease, error) {
+	path := r.leasePath(writer)
+	lock, err := r.fs.Lock(path, text)
+	if err != nil {
+		return nil, err
+	}
+	info, err := r.fs.Stat(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Lease{fs: r.fs, path: path, lock: lock, inode: info.Inode}, nil
+}
+
+func (r *Root) leasePath(writer [6]byte) string {
+	return filepath.Join(r.dir, leasesName, hex.EncodeToString(writer[:])+leaseSuffix)
+}
+
+// PrepareLeases makes the directory of the leases. Durable when it returns. Idempotent; safe for use at once.
+func (r *Root) PrepareLeases() error { return r.fs.MkdirAll(filepath.Join(r.dir, leasesName)) }
+
+// SyncLeases makes the names of all leases taken so far durable.
+func (r *Root) SyncLeases() error { return r.fs.SyncDir(filepath.Join(r.dir, leasesName)) }
+
+// Leases returns the writers that have a lease file, held or not, in order.
+func (r *Root) Leases() ([][6]byte, error) {
+	entries, err := list(r.fs, filepath.Join(r.dir, leasesName))
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	var out [][6]byte
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name, leaseSuffix)
+		var w [6]byte
+		if !ok || e.IsDir || len(digits) != writerLen {
+			continue
+		}
+		if _, err := hex.Decode(w[:], []byte(digits)); err == nil {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+// Check returns ErrLeaseLost if the lease was given up, or its name does not lead to its file any more. Safe for many
+// goroutines.
+func (l *Lease) Check() error {
+	if l.over.Load() {
+		return fmt.Errorf("%w: %s is given up", ErrLeaseLost, l.path)
+	}
+	info, err := l.fs.Stat(l.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s is gone", ErrLeaseLost, l.path)
+	case err != nil:
+		return err
+	case info.Inode != l.inode:
+		return fmt.Errorf("%w: %s is another file", ErrLeaseLost, l.path)
+	}
+	return nil
+}
+
+// End removes the file, if it is still the lease's, and gives the lease up: the writer has nothing in active/ any
+// more, or nothing that it will touch again. A crash in between leaves a file that nobody holds, which the next
+// adopter removes. Call it once.
+func (l *Lease) End() error {
+	err := l.Check()
+	if err == nil {
+		err = l.fs.Remove(l.path)
+	} else if errors.Is(err, ErrLeaseLost) {
+		err = nil
+	}
+	l.over.Store(true)
+	return errors.Join(err, l.lock.Close())
+}

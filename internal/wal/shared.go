@@ -1,0 +1,199 @@
+package wal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const (
+	// makingRoot begins the text of LOCK while one of several processes that start at once makes the root.
+	makingRoot = "making the root: "
+	// joinPause and joinTries bound the wait for it: some syncs, which a busy disk may draw out.
+	joinPause = 50 * time.Millisecond
+	joinTries = 200
+
+	// writerTries bounds the race with an adopter who takes a lease between our making its file and locking it.
+	writerTries = 8
+)
+
+// join takes the shared lock of the directory, and makes it a root first where it is none yet.
+func (l *Log) join(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := l.joinOnce()
+		var locked *vfs.LockedError
+		switch {
+		case err == nil:
+			return l.root.PrepareLeases()
+		case errors.Is(err, segment.ErrNotRoot): // its maker has just let go of it, or has died
+		case errors.As(err, &locked) && strings.HasPrefix(locked.Holder, makingRoot):
+		default:
+			return err
+		}
+		if try == joinTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(joinPause):
+		}
+	}
+}
+
+func (l *Log) joinOnce() (err error) {
+	dir := l.opt.Dir
+	name := filepath.Join(dir, lockName)
+	if _, err := segment.Open(l.fs, dir); errors.Is(err, segment.ErrNotRoot) {
+		lock, err := l.fs.Lock(name, makingRoot+l.opt.lockText())
+		if err != nil {
+			return err
+		}
+		_, err = segment.Create(l.fs, dir)
+		if err = errors.Join(err, lock.Close()); err != nil {
+			return err
+		}
+	}
+	if l.lock, err = l.fs.LockShared(name, l.opt.lockText()); err != nil {
+		return err
+	}
+	if _, err = segment.Open(l.fs, dir); err == nil {
+		l.root, err = segment.Create(l.fs, dir) // makes nothing; syncs a name that a killed process may have left
+	}
+	if err != nil {
+		return errors.Join(err, l.lock.Close())
+	}
+	return nil
+}
+
+// explain adds to an error of Open what its reader can do.
+func explain(opt *Options, err error) error {
+	var locked *vfs.LockedError
+	switch {
+	case errors.As(err, &locked) && opt.Shared:
+		return fmt.Errorf("open wal %s: %w; it is not shared: every process on one WAL sets wal.shared: true, or this one another wal.directory", opt.Dir, err)
+	case errors.As(err, &locked):
+		return fmt.Errorf("open wal %s: %w; one process writes a WAL: stop that one, set another wal.directory, or set wal.shared: true for all of them", opt.Dir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open wal %s: uid %d may not write there: %w; change its owner or set wal.directory", opt.Dir, os.Getuid(), err)
+	default:
+		return fmt.Errorf("open wal %s: %w (wal.directory)", opt.Dir, err)
+	}
+}
+
+// newWriter names a lane in this life of the process. Where the root is shared its lease is held, durably named,
+// before anything can bear the name; else there is none.
+func (l *Log) newWriter() (w [6]byte, lease *segment.Lease, err error) {
+	for range writerTries {
+		_, _ = rand.Read(w[:]) // never fails: crypto/rand ends the program instead
+		if !l.opt.Shared {
+			return w, nil, nil
+		}
+		lease, err = l.root.Lease(w, l.opt.lockText())
+		if _, taken := errors.AsType[*vfs.LockedError](err); taken {
+			continue
+		}
+		if err != nil {
+			return w, nil, fmt.Errorf("take a lease: %w", err)
+		}
+		if err := l.root.SyncLeases(); err != nil {
+			return w, nil, errors.Join(fmt.Errorf("take a lease: %w", err), lease.End())
+		}
+		l.leasesMu.Lock()
+		l.leases[w] = lease
+		l.leasesMu.Unlock()
+		return w, lease, nil
+	}
+	return w, nil, fmt.Errorf("take a lease: %w", err)
+}
+
+// endLease gives up the lease of one of our writers that has no file in active/ any more.
+func (l *Log) endLease(w [6]byte, lease *segment.Lease) {
+	if lease == nil {
+		return
+	}
+	l.leasesMu.Lock()
+	delete(l.leases, w)
+	l.leasesMu.Unlock()
+	if err := lease.End(); err != nil {
+		l.opt.Logger.Warn("lease not removed, another start does it", zap.Error(err))
+	}
+}
+
+// endLeases is endLease for all, at the end of the log. What could not be sealed is anybody's to adopt then.
+func (l *Log) endLeases() error {
+	l.leasesMu.Lock()
+	defer l.leasesMu.Unlock()
+	var errs []error
+	for _, lease := range l.leases {
+		errs = append(errs, lease.End())
+	}
+	clear(l.leases)
+	return errors.Join(errs...)
+}
+
+// ours tells whether a writer is one of this process.
+func (l *Log) ours(w [6]byte) bool {
+	l.leasesMu.Lock()
+	defer l.leasesMu.Unlock()
+	return l.leases[w] != nil
+}
+
+// errMoved: a segment of ours is in active/ no longer, and we did not move it.
+var errMoved = errors.New("its name in active/ is gone")
+
+// hire gives the lane a writer for its next segment.
+func (ln *lane) hire() error {
+	if ln.namer != nil {
+		return nil
+	}
+	w, lease, err := ln.log.newWriter()
+	if err != nil {
+		return err
+	}
+	ln.writer, ln.lease, ln.namer = w, lease, segment.NewNamer(w)
+	return nil
+}
+
+// owned returns nil while no other process may take the segment for a dead writer's. It is asked after a write and
+// before its answer: an adopter reads what it finds after the lease is lost, and an answer given before that is
+// for rows it finds.
+func (s *openSegment) owned() error {
+	if s.lease == nil {
+		return nil
+	}
+	return s.lease.Check()
+}
+
+// abandon gives up the lane's writer and its open segment, which may be somebody else's by now. Nothing more is done
+// to the files: who finds them without a held lease adopts them. The next request gets another writer.
+func (ln *lane) abandon() {
+	s := ln.cur
+	_ = s.file.Close() // nothing more is promised of it
+	ln.log.unsealed.remove(s)
+	ln.seized(s, s.lost)
+	if spare := ln.takeSpare(); spare != nil {
+		_ = spare.file.Close() // it has no row
+	}
+	ln.log.endLease(ln.writer, ln.lease)
+	ln.cur, ln.hot, ln.voided, ln.namer, ln.lease = nil, false, nil, nil, nil
+}
+
+// seized counts a segment of ours that another process has taken for a dead writer's, or may have.
+func (ln *lane) seized(s *openSegment, err error) {
+	ln.log.met.seized.Add(context.Background(), 1)
+	ln.log.opt.Logger.Error("this process was taken for dead and its open segment with it; what was acknowledged is in that segment. "+
+		"Was it stopped for long, or has somebody removed files of the log?",
+		zap.String("dir", ln.seg.Dir(segment.Active)), zap.String("segment", s.id.String()), zap.Error(err))
+}
