@@ -154,7 +154,8 @@ func TestOpenSegment_moving(t *testing.T) {
 	l := s.lane("default", "events")
 	id := s.put(l, segment.Active, 1, partial(t, uuid.Nil, 3), 0)
 	seen := place{l, segment.Active, segment.Entry{Name: id.PartialName(), ID: id, Partial: true}}
-	require.NoError(t, l.Seal(id.PartialName()))
+	_, err := l.Seal(id.PartialName())
+	require.NoError(t, err)
 	f, p, err := openSegment(s.fs, seen)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
