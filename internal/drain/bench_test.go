@@ -101,7 +101,7 @@ func telemetry(b *testing.B, rows int) []byte {
 			r.Attributes().PutInt("http.status_code", int64(200+i%5))
 			r.Attributes().PutStr("user.id", fmt.Sprintf("%016x", i*2654435761))
 		}
-		batch, err := oe.EncodeLogs(ld, batchTime())
+		batch, err := oe.EncodeLogs(batchTime(), ld)
 		require.NoError(b, err)
 		body, err = enc.Append(body, batch.Record)
 		require.NoError(b, err)

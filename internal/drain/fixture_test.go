@@ -208,14 +208,14 @@ func records(t *testing.T, s spec) otelarrow.Batch {
 		for i := range s.rows {
 			spans.AppendEmpty().SetName(fmt.Sprint("span ", i))
 		}
-		batch, err = otelarrow.NewEncoder().EncodeTraces(td, at)
+		batch, err = otelarrow.NewEncoder().EncodeTraces(at, td)
 	} else {
 		ld := plog.NewLogs()
 		logs := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
 		for i := range s.rows {
 			logs.AppendEmpty().Body().SetStr(fmt.Sprint("row ", i))
 		}
-		batch, err = otelarrow.NewEncoder().EncodeLogs(ld, at)
+		batch, err = otelarrow.NewEncoder().EncodeLogs(at, ld)
 	}
 	require.NoError(t, err)
 	return batch

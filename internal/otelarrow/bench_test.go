@@ -113,7 +113,7 @@ func BenchmarkEncodeLogs(b *testing.B) {
 			})
 		}
 		enc := otelarrow.NewEncoder()
-		run("encoder", func() (otelarrow.Batch, error) { return enc.EncodeLogs(ld, arrival) })
+		run("encoder", func() (otelarrow.Batch, error) { return enc.EncodeLogs(arrival, ld) })
 		run("mem", func() (otelarrow.Batch, error) { return otelarrow.EncodeLogs(ld, arrival, memory.DefaultAllocator) })
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Batch is one request as one record batch of WALSchema, rows in the order of the request.
+// Batch is one request, or several, as one record batch of WALSchema, rows in the order of the requests.
 type Batch struct {
 	Record           arrow.RecordBatch // owns its memory; never nil, zero rows for an empty request
 	Rows             int
@@ -59,39 +59,39 @@ func (e *Encoder) scratch(sig Signal) *scratch {
 	return newScratch(sig, memory.DefaultAllocator, &e.pools[sig])
 }
 
-// EncodeLogs turns a request into one batch. Bad data is adjusted and counted.
+// EncodeLogs turns requests into one batch. Bad data is adjusted and counted.
 //
-//	ld       read only, not kept
-//	arrival  when the request came: ingested_at, and the time of records without one
-//	errors   ErrTooBig; nothing else
-func (e *Encoder) EncodeLogs(ld plog.Logs, arrival time.Time) (Batch, error) {
-	return e.scratch(Logs).encodeLogs(ld, arrival)
+//	arrival   when they came: ingested_at, and the time of records without one
+//	requests  read only, not kept
+//	errors    ErrTooBig; nothing else
+func (e *Encoder) EncodeLogs(arrival time.Time, requests ...plog.Logs) (Batch, error) {
+	return e.scratch(Logs).encodeLogs(arrival, requests...)
 }
 
 // EncodeTraces is EncodeLogs for spans: one row each.
-func (e *Encoder) EncodeTraces(td ptrace.Traces, arrival time.Time) (Batch, error) {
-	return e.scratch(Traces).encodeTraces(td, arrival)
+func (e *Encoder) EncodeTraces(arrival time.Time, requests ...ptrace.Traces) (Batch, error) {
+	return e.scratch(Traces).encodeTraces(arrival, requests...)
 }
 
 // EncodeMetrics is EncodeLogs for metrics: one row for each data point.
-func (e *Encoder) EncodeMetrics(md pmetric.Metrics, arrival time.Time) (Batch, error) {
-	return e.scratch(Metrics).encodeMetrics(md, arrival)
+func (e *Encoder) EncodeMetrics(arrival time.Time, requests ...pmetric.Metrics) (Batch, error) {
+	return e.scratch(Metrics).encodeMetrics(arrival, requests...)
 }
 
-// EncodeLogs is Encoder.EncodeLogs with memory from mem, given back when the
+// EncodeLogs is Encoder.EncodeLogs of one request with memory from mem, given back when the
 // record is released. Several times dearer than an Encoder for small requests.
 func EncodeLogs(ld plog.Logs, arrival time.Time, mem memory.Allocator) (Batch, error) {
-	return newScratch(Logs, mem, nil).encodeLogs(ld, arrival)
+	return newScratch(Logs, mem, nil).encodeLogs(arrival, ld)
 }
 
 // EncodeTraces is Encoder.EncodeTraces with memory from mem.
 func EncodeTraces(td ptrace.Traces, arrival time.Time, mem memory.Allocator) (Batch, error) {
-	return newScratch(Traces, mem, nil).encodeTraces(td, arrival)
+	return newScratch(Traces, mem, nil).encodeTraces(arrival, td)
 }
 
 // EncodeMetrics is Encoder.EncodeMetrics with memory from mem.
 func EncodeMetrics(md pmetric.Metrics, arrival time.Time, mem memory.Allocator) (Batch, error) {
-	return newScratch(Metrics, mem, nil).encodeMetrics(md, arrival)
+	return newScratch(Metrics, mem, nil).encodeMetrics(arrival, md)
 }
 
 // rawTime keeps a time as it was sent and counts it when it is over int64.
@@ -118,7 +118,7 @@ func (s *scratch) count(n uint64) int64 {
 	return int64(n)
 }
 
-// span of time that a batch covers.
+// timeRange is the span of time that a batch covers.
 type timeRange struct{ lo, hi int64 }
 
 func (r *timeRange) add(t int64, first bool) {

@@ -9,6 +9,9 @@ import (
 
 type logsWriters struct {
 	sharedWriters
+	rows  int
+	times timeRange
+
 	timestamp, time, observed *fixed[int64]
 	traceID, spanID           *idents
 	flags                     *fixed[uint32]
@@ -39,24 +42,29 @@ func newLogsWriters(s *scratch) *logsWriters {
 	}
 }
 
-func (s *scratch) encodeLogs(ld plog.Logs, arrival time.Time) (Batch, error) {
-	return s.run(func() Batch { return s.logs.write(ld, arrival.UnixNano()) })
+func (s *scratch) encodeLogs(arrival time.Time, requests ...plog.Logs) (Batch, error) {
+	return s.run(func() Batch { return s.logs.write(arrival.UnixNano(), requests) })
 }
 
-func (w *logsWriters) write(ld plog.Logs, arrival int64) Batch {
-	rows := 0
-	var times timeRange
+func (w *logsWriters) write(arrival int64, requests []plog.Logs) Batch {
+	w.rows, w.times = 0, timeRange{}
+	for _, ld := range requests {
+		w.writeRequest(ld, arrival)
+	}
+	return Batch{Rows: w.rows, MinTime: w.times.lo, MaxTime: w.times.hi}
+}
+
+func (w *logsWriters) writeRequest(ld plog.Logs, arrival int64) {
 	for _, rl := range ld.ResourceLogs().All() {
 		for _, sl := range rl.ScopeLogs().All() {
 			for _, lr := range sl.LogRecords().All() {
-				times.add(w.writeRecord(lr, arrival), rows == 0)
-				rows++
+				w.times.add(w.writeRecord(lr, arrival), w.rows == 0)
+				w.rows++
 			}
-			w.endScope(sl.Scope(), sl.SchemaUrl(), rows)
+			w.endScope(sl.Scope(), sl.SchemaUrl(), w.rows)
 		}
-		w.endResource(rl.Resource(), rl.SchemaUrl(), arrival, rows)
+		w.endResource(rl.Resource(), rl.SchemaUrl(), arrival, w.rows)
 	}
-	return Batch{Rows: rows, MinTime: times.lo, MaxTime: times.hi}
 }
 
 // writeRecord returns the record's effective time: its own, else the observed, else arrival.

@@ -133,13 +133,22 @@ func (w *metricsWriters) findDistributions(s *scratch) {
 	w.value = find[*fixed[float64]](s, "summary.quantiles.value")
 }
 
-func (s *scratch) encodeMetrics(md pmetric.Metrics, arrival time.Time) (Batch, error) {
-	return s.run(func() Batch { return s.metrics.write(md, arrival.UnixNano()) })
+func (s *scratch) encodeMetrics(arrival time.Time, requests ...pmetric.Metrics) (Batch, error) {
+	return s.run(func() Batch { return s.metrics.write(arrival.UnixNano(), requests) })
 }
 
-func (w *metricsWriters) write(md pmetric.Metrics, arrival int64) Batch {
+func (w *metricsWriters) write(arrival int64, requests []pmetric.Metrics) Batch {
 	var b Batch
 	w.rows, w.times = 0, timeRange{}
+	for _, md := range requests {
+		w.writeRequest(md, arrival, &b)
+	}
+	b.Rows, b.MinTime, b.MaxTime = w.rows, w.times.lo, w.times.hi
+	return b
+}
+
+// writeRequest counts in b what makes no row.
+func (w *metricsWriters) writeRequest(md pmetric.Metrics, arrival int64, b *Batch) {
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, m := range sm.Metrics().All() {
@@ -158,8 +167,6 @@ func (w *metricsWriters) write(md pmetric.Metrics, arrival int64) Batch {
 		}
 		w.endResource(rm.Resource(), rm.SchemaUrl(), arrival, w.rows)
 	}
-	b.Rows, b.MinTime, b.MaxTime = w.rows, w.times.lo, w.times.hi
-	return b
 }
 
 // writePoints writes a row for each data point of the metric.

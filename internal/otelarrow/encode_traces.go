@@ -8,6 +8,9 @@ import (
 
 type tracesWriters struct {
 	sharedWriters
+	rows  int
+	times timeRange
+
 	timestamp, start, end         *fixed[int64]
 	traceID, spanID, parentSpanID *idents
 	traceState, name, message     *text
@@ -80,24 +83,29 @@ func newTracesWriters(s *scratch) *tracesWriters {
 	}
 }
 
-func (s *scratch) encodeTraces(td ptrace.Traces, arrival time.Time) (Batch, error) {
-	return s.run(func() Batch { return s.traces.write(td, arrival.UnixNano()) })
+func (s *scratch) encodeTraces(arrival time.Time, requests ...ptrace.Traces) (Batch, error) {
+	return s.run(func() Batch { return s.traces.write(arrival.UnixNano(), requests) })
 }
 
-func (w *tracesWriters) write(td ptrace.Traces, arrival int64) Batch {
-	rows := 0
-	var times timeRange
+func (w *tracesWriters) write(arrival int64, requests []ptrace.Traces) Batch {
+	w.rows, w.times = 0, timeRange{}
+	for _, td := range requests {
+		w.writeRequest(td, arrival)
+	}
+	return Batch{Rows: w.rows, MinTime: w.times.lo, MaxTime: w.times.hi}
+}
+
+func (w *tracesWriters) writeRequest(td ptrace.Traces, arrival int64) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, sp := range ss.Spans().All() {
-				times.add(w.writeSpan(sp, arrival), rows == 0)
-				rows++
+				w.times.add(w.writeSpan(sp, arrival), w.rows == 0)
+				w.rows++
 			}
-			w.endScope(ss.Scope(), ss.SchemaUrl(), rows)
+			w.endScope(ss.Scope(), ss.SchemaUrl(), w.rows)
 		}
-		w.endResource(rs.Resource(), rs.SchemaUrl(), arrival, rows)
+		w.endResource(rs.Resource(), rs.SchemaUrl(), arrival, w.rows)
 	}
-	return Batch{Rows: rows, MinTime: times.lo, MaxTime: times.hi}
 }
 
 // writeSpan returns the span's effective time: its start, else arrival.

@@ -30,13 +30,13 @@ func TestEncode_refuses_more_text_than_offsets_reach(t *testing.T) {
 		ld := plog.NewLogs()
 		lrs := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
 		tc.fill(lrs.AppendEmpty())
-		b, err := s.encodeLogs(ld, time.Now())
+		b, err := s.encodeLogs(time.Now(), ld)
 		require.NoError(t, err, "%s: one record fits", tc.name)
 		b.Record.Release()
 
 		tc.fill(lrs.AppendEmpty())
 		lrs.AppendEmpty().Body().SetStr("small")
-		_, err = s.encodeLogs(ld, time.Now())
+		_, err = s.encodeLogs(time.Now(), ld)
 		require.ErrorIs(t, err, ErrTooBig, tc.name)
 		mem.AssertSize(t, 0)
 	}

@@ -70,7 +70,7 @@ func TestEncodeLogs_effective_time_T16(t *testing.T) {
 
 func TestEncodeLogs_floors_before_1970(t *testing.T) {
 	t.Parallel()
-	b, err := otelarrow.NewEncoder().EncodeLogs(oneLog(func(plog.LogRecord) {}), time.Unix(0, -1))
+	b, err := otelarrow.NewEncoder().EncodeLogs(time.Unix(0, -1), oneLog(func(plog.LogRecord) {}))
 	require.NoError(t, err)
 	defer b.Record.Release()
 	require.Equal(t, row{"timestamp": int64(-1), "timestamp_ns": int64(-1), "ingested_at": int64(-1)},
@@ -223,7 +223,7 @@ func TestEncodeLogs_size_grows_with_the_request_not_with_rows_times_resource(t *
 			sl.LogRecords().AppendEmpty()
 		}
 	}
-	b, err := otelarrow.NewEncoder().EncodeLogs(ld, arrival)
+	b, err := otelarrow.NewEncoder().EncodeLogs(arrival, ld)
 	require.NoError(t, err)
 	defer b.Record.Release()
 	var total int64

@@ -283,7 +283,7 @@ func TestEncodeMetrics_size_does_not_grow_with_points_times_description(t *testi
 			dps.AppendEmpty()
 		}
 	})
-	b, err := otelarrow.NewEncoder().EncodeMetrics(md, arrival)
+	b, err := otelarrow.NewEncoder().EncodeMetrics(arrival, md)
 	require.NoError(t, err)
 	defer b.Record.Release()
 	var total int64

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,28 +19,6 @@ import (
 	"github.com/siglakecol/siglakecol/testbed/internal/measure"
 	"github.com/siglakecol/siglakecol/testbed/internal/testenv"
 )
-
-const nop = `
-receivers:
-  otlp:
-    protocols:
-      grpc: {endpoint: "${env:SIGLAKE_OTLP_GRPC}", max_recv_msg_size_mib: 20}
-processors:
-  memory_limiter: {check_interval: 1s, limit_percentage: 75, spike_limit_percentage: 20}
-exporters: {nop: }
-extensions:
-  healthcheckv2: {use_v2: true, http: {endpoint: "${env:SIGLAKE_HEALTH}", status: {enabled: true, path: /}}}
-service:
-  extensions: [healthcheckv2]
-  pipelines: {logs: {receivers: [otlp], processors: [memory_limiter], exporters: [nop]}}
-  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: localhost, port: "${env:SIGLAKE_METRICS_PORT}"}}}}]}}
-`
-
-// writeOnly leaves the compactor out: the figures are those of the acknowledgement alone.
-const writeOnly = `service: {extensions: [ingestparams, walmirror, healthcheckv2]}`
-
-// atOnce opens the gate: a drain after the load should not wait for more.
-const atOnce = `extensions: {lakecompactor: {gate: {age: 100ms}}}`
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -54,6 +31,7 @@ func main() {
 
 type settings struct {
 	runs     int
+	rate     float64
 	duration time.Duration
 	warmup   time.Duration
 	shapes   []shape
@@ -66,7 +44,8 @@ type shape struct{ connections, batch int }
 func (s shape) String() string { return fmt.Sprintf("%d × %d", s.connections, s.batch) }
 
 func parse() (s settings, err error) {
-	shapes := flag.String("shapes", "16x100,8x500", "connections x records per request, separated by commas")
+	shapes := flag.String("shapes", "64x10,16x100,8x500", "connections x records per request, separated by commas")
+	flag.Float64Var(&s.rate, "rate", 0, "records per second, for the latency at a load that is not saturating; 0: as fast as answers come")
 	flag.IntVar(&s.runs, "runs", 5, "runs of everything; the table has medians")
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "measured time of a load")
 	flag.DurationVar(&s.warmup, "warmup", time.Second, "time before it that is left out")
@@ -81,24 +60,6 @@ func parse() (s settings, err error) {
 		s.shapes = append(s.shapes, one)
 	}
 	return s, nil
-}
-
-func servers(dir string) ([]measure.Server, string, error) {
-	config, err := testenv.DefaultConfig()
-	if err != nil {
-		return nil, "", err
-	}
-	ceiling := filepath.Join(dir, "nop.yaml")
-	if err := os.WriteFile(ceiling, []byte(nop), 0o600); err != nil {
-		return nil, "", err
-	}
-	return []measure.Server{
-		{Name: "otlp → nop", Config: ceiling},
-		{Name: "auto", Mode: "auto", Config: config, Overlay: []string{writeOnly}, Stores: true},
-		{Name: "wait_for", Mode: "wait_for", Config: config, Overlay: []string{writeOnly}, Stores: true},
-		{Name: "auto, draining", Mode: "auto", Config: config, Stores: true, Drains: true},
-		{Name: "wait_for, draining", Mode: "wait_for", Config: config, Stores: true, Drains: true},
-	}, config, nil
 }
 
 type key struct {
@@ -127,7 +88,12 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	all, config, err := servers(dir)
+	sink, hangUp, err := silentSink()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hangUp()) }()
+	all, config, err := servers(dir, sink)
 	if err != nil {
 		return err
 	}
@@ -140,7 +106,7 @@ func run(ctx context.Context) (err error) {
 			server := all[(i+r)%len(all)] // nobody is always first
 			for _, sh := range s.shapes {
 				n, err := measure.Once(ctx, server, measure.Options{
-					Bin: bin, Connections: sh.connections, Batch: sh.batch, Warmup: s.warmup, Duration: s.duration,
+					Bin: bin, Connections: sh.connections, Batch: sh.batch, Rate: s.rate, Warmup: s.warmup, Duration: s.duration,
 					DrainConfig: config, DrainOverlay: []string{atOnce},
 				})
 				if err != nil {
@@ -155,7 +121,7 @@ func run(ctx context.Context) (err error) {
 	fmt.Printf("%s, %d cores, medians of %d runs of %s, client on the same cores; load average %s at the start, %s at the end\n",
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), s.runs, s.duration, began, loadAverage())
 	for _, sh := range s.shapes {
-		table(os.Stdout, sh, all, found)
+		table(os.Stdout, sh, s.rate, all, found)
 	}
 	if s.output == "" {
 		return nil
@@ -177,26 +143,33 @@ func loadAverage() string {
 }
 
 // table prints the medians of one shape of load.
-func table(out io.Writer, sh shape, all []measure.Server, found map[key][]measure.Numbers) {
-	fmt.Fprintf(out, "\n%d connections × %d log records of about 500 bytes, OTLP/gRPC\n\n", sh.connections, sh.batch)
-	fmt.Fprintln(out, "| server | acked records/s | × nop | ack p50 / p99 ms | fsyncs/s | CPU s per million | written B/record | peak RSS MiB | drained records/s | left to drain after the load s |")
-	fmt.Fprintln(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+func table(out io.Writer, sh shape, rate float64, all []measure.Server, found map[key][]measure.Numbers) {
+	pace := "as fast as answers come"
+	if rate > 0 {
+		pace = fmt.Sprintf("%.0f records/s due", rate)
+	}
+	fmt.Fprintf(out, "\n%d connections × %d log records of about 500 bytes, OTLP/gRPC, %s\n\n", sh.connections, sh.batch, pace)
+	fmt.Fprintln(out, "| server | acked records/s | × nop | ack p50 / p99 / p99.9 ms | longest gap ms | fsyncs/s | CPU s per million | written B/record | peak RSS MiB | drained records/s | left to drain after the load s |")
+	fmt.Fprintln(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 	ceiling := median(found[key{"otlp → nop", sh}], func(n measure.Numbers) float64 { return n.Rate })
 	for _, server := range all {
 		n := found[key{server.Name, sh}]
 		m := func(f func(measure.Numbers) float64) float64 { return median(n, f) }
 		rate := m(func(n measure.Numbers) float64 { return n.Rate })
-		share, drain, lag := "–", "–", "–"
+		share, drain, lag, syncs := "–", "–", "–", "–"
 		if ceiling > 0 {
 			share = fmt.Sprintf("%.2f", rate/ceiling)
+		}
+		if server.Stores {
+			syncs = fmt.Sprintf("%.0f", m(func(n measure.Numbers) float64 { return n.Fsyncs }))
 		}
 		if server.Drains {
 			drain = fmt.Sprintf("%.0f", m(func(n measure.Numbers) float64 { return n.Drained }))
 			lag = fmt.Sprintf("%.1f", m(func(n measure.Numbers) float64 { return n.Lag }))
 		}
-		fmt.Fprintf(out, "| %s | %.0f | %s | %.2f / %.2f | %.0f | %.2f | %.0f | %.0f | %s | %s |\n", server.Name, rate, share,
-			m(func(n measure.Numbers) float64 { return n.P50 }), m(func(n measure.Numbers) float64 { return n.P99 }),
-			m(func(n measure.Numbers) float64 { return n.Fsyncs }), m(func(n measure.Numbers) float64 { return n.CPUPerMillion }),
+		fmt.Fprintf(out, "| %s | %.0f | %s | %.2f / %.2f / %.2f | %.0f | %s | %.2f | %.0f | %.0f | %s | %s |\n", server.Name, rate, share,
+			m(func(n measure.Numbers) float64 { return n.P50 }), m(func(n measure.Numbers) float64 { return n.P99 }), m(func(n measure.Numbers) float64 { return n.P999 }),
+			m(func(n measure.Numbers) float64 { return n.Gap }), syncs, m(func(n measure.Numbers) float64 { return n.CPUPerMillion }),
 			m(func(n measure.Numbers) float64 { return n.Written }), m(func(n measure.Numbers) float64 { return n.RSS }), drain, lag)
 	}
 	for _, server := range all {

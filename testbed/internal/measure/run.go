@@ -18,7 +18,8 @@ type Server struct {
 	Name    string
 	Mode    string // commit mode to ask for
 	Drains  bool   // the compactor runs in the same process
-	Stores  bool   // there is a log at all
+	Stores  bool   // there is a log of ours at all
+	Full    bool   // ends with a backlog that it would deliver before it stops: it is killed
 	Config  string
 	Overlay []string
 }
@@ -28,6 +29,8 @@ type Numbers struct {
 	Rate          float64 `json:"acked_records_per_second"`
 	P50           float64 `json:"ack_p50_ms"`
 	P99           float64 `json:"ack_p99_ms"`
+	P999          float64 `json:"ack_p99_9_ms"`
+	Gap           float64 `json:"longest_gap_without_ack_ms"`
 	Fsyncs        float64 `json:"fsyncs_per_second"`
 	CPUPerMillion float64 `json:"cpu_seconds_per_million"`
 	RSS           float64 `json:"peak_rss_mib"`
@@ -45,6 +48,7 @@ type Options struct {
 	Bin          string
 	Connections  int
 	Batch        int
+	Rate         float64 // records per second; 0: as fast as answers come
 	Warmup       time.Duration
 	Duration     time.Duration
 	DrainConfig  string // configuration to drain with after a load without a drain; empty: do not
@@ -70,6 +74,9 @@ func Once(ctx context.Context, s Server, opt Options) (n Numbers, err error) {
 	acked, err := underLoad(ctx, p, s, opt, data, &n)
 	if err != nil {
 		return n, fmt.Errorf("%s: %w; last lines:\n%s", s.Name, err, p.Tail(10))
+	}
+	if s.Full {
+		return n, nil // killed by the deferred call
 	}
 	stop, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -113,7 +120,7 @@ func underLoad(ctx context.Context, p *collector.Process, s Server, opt Options,
 	res, err := load.Run(ctx, load.Plan{
 		Endpoint:    load.Endpoint{Protocol: "grpc", Address: p.GRPC, Mode: s.Mode},
 		Shape:       load.Shape{Signal: "logs", Batch: opt.Batch, Resources: 4, Run: "bench"},
-		Connections: opt.Connections, Duration: opt.Warmup + opt.Duration, Warmup: opt.Warmup, Book: book,
+		Connections: opt.Connections, Rate: opt.Rate, Duration: opt.Warmup + opt.Duration, Warmup: opt.Warmup, Book: book,
 	})
 	if err = errors.Join(err, res.Err()); err != nil {
 		return 0, err
@@ -128,7 +135,7 @@ func underLoad(ctx context.Context, p *collector.Process, s Server, opt Options,
 		return 0, err
 	}
 	acked = float64(book.Acked())
-	n.Rate, n.P50, n.P99 = res.Rate, res.Latency.P50, res.Latency.P99
+	n.Rate, n.P50, n.P99, n.P999, n.Gap = res.Rate, res.Latency.P50, res.Latency.P99, res.Latency.P999, res.LongestGap
 	n.Fsyncs = (syncsAfter - syncs) / took
 	n.CPUPerMillion = (after.CPU - before.CPU).Seconds() / acked * 1e6
 	n.Written = float64(after.WrittenBytes-before.WrittenBytes) / acked
