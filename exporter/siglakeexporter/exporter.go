@@ -35,21 +35,16 @@ const (
 	maxExpanded = 4 << 30
 )
 
-// encoder is what the exporter needs of an *otelarrow.Encoder.
-type encoder interface {
-	EncodeLogs(ld plog.Logs, arrival time.Time) (otelarrow.Batch, error)
-	EncodeTraces(td ptrace.Traces, arrival time.Time) (otelarrow.Batch, error)
-	EncodeMetrics(md pmetric.Metrics, arrival time.Time) (otelarrow.Batch, error)
-}
-
-// siglake is the exporter of one signal.
-type siglake struct {
+// siglake is the exporter of one signal; T is its pdata.
+type siglake[T any] struct {
 	cfg     *Config
 	set     exporter.Settings
 	signal  otelarrow.Signal
+	items   func(T) int // 0: the request is empty
+	encode  func(arrival time.Time, requests ...T) (otelarrow.Batch, error)
 	mode    wal.Mode // for requests that name none
 	shared  *registry
-	encoder encoder
+	merger  *merger[T]
 	metrics *metrics
 	health  health
 
@@ -61,7 +56,22 @@ type siglake struct {
 	log *sharedLog   // nil while not started
 }
 
-func newExporter(set exporter.Settings, cfg component.Config, signal otelarrow.Signal, shared *registry) (*siglake, error) {
+func newLogs(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[plog.Logs], error) {
+	return newExporter(set, cfg, shared, otelarrow.Logs, plog.Logs.LogRecordCount, otelarrow.NewEncoder().EncodeLogs)
+}
+
+func newTraces(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[ptrace.Traces], error) {
+	return newExporter(set, cfg, shared, otelarrow.Traces, ptrace.Traces.SpanCount, otelarrow.NewEncoder().EncodeTraces)
+}
+
+// newMetricsExporter counts metrics and not data points: one without points is no empty request.
+func newMetricsExporter(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[pmetric.Metrics], error) {
+	return newExporter(set, cfg, shared, otelarrow.Metrics, pmetric.Metrics.MetricCount, otelarrow.NewEncoder().EncodeMetrics)
+}
+
+func newExporter[T any](set exporter.Settings, cfg component.Config, shared *registry, signal otelarrow.Signal, items func(T) int,
+	encode func(time.Time, ...T) (otelarrow.Batch, error),
+) (*siglake[T], error) {
 	c, ok := cfg.(*Config)
 	if !ok {
 		return nil, fmt.Errorf("create siglake exporter: configuration is a %T", cfg)
@@ -79,13 +89,14 @@ func newExporter(set exporter.Settings, cfg component.Config, signal otelarrow.S
 	if err != nil {
 		return nil, fmt.Errorf("create siglake exporter for %s: %w", signal, err)
 	}
-	e := &siglake{cfg: c, set: set, signal: signal, mode: mode, shared: shared, encoder: otelarrow.NewEncoder(), metrics: m, schema: schema}
+	e := &siglake[T]{cfg: c, set: set, signal: signal, items: items, encode: encode, mode: mode, shared: shared, metrics: m, schema: schema}
+	e.merger = newMerger(e.commit)
 	e.frames.Put(first)
 	return e, nil
 }
 
 // start opens the log, or joins the other signals of this exporter in it. Recovery is done when it returns.
-func (e *siglake) start(ctx context.Context, host component.Host) error {
+func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.log != nil {
@@ -138,7 +149,7 @@ func hasExtension(host component.Host, typeName string) bool {
 }
 
 // shutdown waits for running requests and gives the log back. Safe without start and twice.
-func (e *siglake) shutdown(ctx context.Context) error {
+func (e *siglake[T]) shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.health.stop()
@@ -150,33 +161,21 @@ func (e *siglake) shutdown(ctx context.Context) error {
 	return e.shared.release(ctx, log)
 }
 
-func (e *siglake) pushLogs(ctx context.Context, ld plog.Logs) error {
-	return e.push(ctx, ld.LogRecordCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeLogs(ld, arrival) })
-}
-
-func (e *siglake) pushTraces(ctx context.Context, td ptrace.Traces) error {
-	return e.push(ctx, td.SpanCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeTraces(td, arrival) })
-}
-
-func (e *siglake) pushMetrics(ctx context.Context, md pmetric.Metrics) error {
-	return e.push(ctx, md.MetricCount(), func(arrival time.Time) (otelarrow.Batch, error) { return e.encoder.EncodeMetrics(md, arrival) })
-}
-
 // push stores one request and returns nil only when its rows are as durable as its mode asks.
 //
-//	items   0 = an empty request: success, nothing written
 //	errors  of classify; for 400 and 429 nothing was written
 //	ctx     ends the wait for admission, not a write that has begun
 //	holds   ACK-1, ACK-2
-func (e *siglake) push(ctx context.Context, items int, encode func(time.Time) (otelarrow.Batch, error)) error {
+func (e *siglake[T]) push(ctx context.Context, data T) error {
 	mode, err := requestMode(ctx, e.mode)
 	if err != nil {
 		return classify(err)
 	}
-	if items == 0 {
-		return nil
+	r := &request[T]{data: data, items: e.items(data), tenant: tenantDefault, mode: mode}
+	if r.items == 0 {
+		return nil // an empty request: success, nothing written
 	}
-	err = e.store(ctx, mode, encode)
+	err = e.store(ctx, r)
 	switch {
 	case err == nil:
 		e.health.well()
@@ -186,13 +185,39 @@ func (e *siglake) push(ctx context.Context, items int, encode func(time.Time) (o
 	return classify(err)
 }
 
-func (e *siglake) store(ctx context.Context, mode wal.Mode, encode func(time.Time) (otelarrow.Batch, error)) error {
+// store commits r alone, or when it is small with others that come at once.
+func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.log == nil {
 		return wal.ErrClosed
 	}
-	batch, err := encode(time.Now())
+	if r.items <= mergedItems {
+		return e.merger.do(ctx, r)
+	}
+	return e.write(ctx, r.tenant, r.mode, r.data)
+}
+
+// commit stores a group of requests as one batch. One whose rows cannot be stored does not fail the others: each is
+// then a batch of its own.
+func (e *siglake[T]) commit(group []*request[T]) {
+	ctx := context.Background() // a client that leaves ends nobody's request but its own
+	data := make([]T, len(group))
+	for i, r := range group {
+		data[i] = r.data
+	}
+	err := e.write(ctx, group[0].tenant, group[0].mode, data...)
+	for _, r := range group {
+		r.err = err
+		if errors.Is(err, errContent) && len(group) > 1 {
+			r.err = e.write(ctx, r.tenant, r.mode, r.data)
+		}
+	}
+}
+
+// write appends requests as one batch.
+func (e *siglake[T]) write(ctx context.Context, tenant string, mode wal.Mode, requests ...T) error {
+	batch, err := e.encode(time.Now(), requests...)
 	if err != nil {
 		return fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
 	}
@@ -207,7 +232,7 @@ func (e *siglake) store(ctx context.Context, mode wal.Mode, encode func(time.Tim
 			return err
 		}
 		if _, err := e.log.Append(ctx, wal.Request{
-			Tenant: tenantDefault, Index: e.signal.Table(),
+			Tenant: tenant, Index: e.signal.Table(),
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
 			Mode: mode,
 		}); err != nil {
@@ -240,7 +265,7 @@ func checkExpanded(rec arrow.RecordBatch, size int64) error {
 }
 
 // body is the record as one IPC message; recycle takes it back.
-func (e *siglake) body(rec arrow.RecordBatch) (*[]byte, error) {
+func (e *siglake[T]) body(rec arrow.RecordBatch) (*[]byte, error) {
 	enc, ok := e.frames.Get().(*frame.Encoder)
 	if !ok {
 		var err error
@@ -261,7 +286,7 @@ func (e *siglake) body(rec arrow.RecordBatch) (*[]byte, error) {
 	return buf, nil
 }
 
-func (e *siglake) recycle(body *[]byte) {
+func (e *siglake[T]) recycle(body *[]byte) {
 	if cap(*body) <= maxPooled {
 		e.bodies.Put(body)
 	}

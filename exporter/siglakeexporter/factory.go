@@ -7,8 +7,6 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
-
-	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 const (
@@ -26,32 +24,32 @@ func newFactory(open opener) exporter.Factory {
 	shared := newRegistry(open)
 	return exporter.NewFactory(component.MustNewType(typeName), createDefaultConfig,
 		exporter.WithLogs(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
-			e, err := newExporter(set, cfg, otelarrow.Logs, shared)
+			e, err := newLogs(set, cfg, shared)
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewLogs(ctx, set, cfg, e.pushLogs, e.options()...)
+			return exporterhelper.NewLogs(ctx, set, cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 		exporter.WithTraces(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-			e, err := newExporter(set, cfg, otelarrow.Traces, shared)
+			e, err := newTraces(set, cfg, shared)
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewTraces(ctx, set, cfg, e.pushTraces, e.options()...)
+			return exporterhelper.NewTraces(ctx, set, cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 		exporter.WithMetrics(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
-			e, err := newExporter(set, cfg, otelarrow.Metrics, shared)
+			e, err := newMetricsExporter(set, cfg, shared)
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewMetrics(ctx, set, cfg, e.pushMetrics, e.options()...)
+			return exporterhelper.NewMetrics(ctx, set, cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 	)
 }
 
 // options: the helper's spans and counters, and nothing that waits. Without WithTimeout it would cut a slow
 // fsync off after 5 s; disabled WithQueue and WithRetry would advise in every error to switch them on.
-func (e *siglake) options() []exporterhelper.Option {
+func (e *siglake[T]) options() []exporterhelper.Option {
 	return []exporterhelper.Option{
 		exporterhelper.WithStart(e.start),
 		exporterhelper.WithShutdown(e.shutdown),

@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -28,7 +30,7 @@ func TestEncoder_batches_do_not_share_memory(t *testing.T) {
 			for range 20 {
 				var held []otelarrow.Batch
 				for _, ld := range requests {
-					b, err := enc.EncodeLogs(ld, arrival)
+					b, err := enc.EncodeLogs(arrival, ld)
 					if err != nil {
 						t.Error(err)
 						return
@@ -49,17 +51,60 @@ func TestEncoder_batches_do_not_share_memory(t *testing.T) {
 	wg.Wait()
 }
 
+// Several requests make the batch that one request with all their resources makes.
+func TestEncoder_merges_requests(t *testing.T) {
+	t.Parallel()
+	enc := otelarrow.NewEncoder()
+	g := newGen(t, true)
+	same := func(one, merged otelarrow.Batch, err error) {
+		require.NoError(t, err)
+		require.True(t, array.RecordApproxEqual(one.Record, merged.Record, array.WithNaNsEqual(true), array.WithAbsTolerance(0)))
+		one.Record.Release()
+		merged.Record.Release()
+		one.Record, merged.Record = nil, nil
+		require.Equal(t, one, merged)
+	}
+	for range rounds {
+		logs, spans, points := []plog.Logs{g.logs(), g.logs(), plog.NewLogs(), g.logs()}, []ptrace.Traces{g.traces(), g.traces()}, []pmetric.Metrics{g.metrics(), g.metrics()}
+		ld, td, md := plog.NewLogs(), ptrace.NewTraces(), pmetric.NewMetrics()
+		for _, r := range logs {
+			for _, rl := range r.ResourceLogs().All() {
+				rl.CopyTo(ld.ResourceLogs().AppendEmpty())
+			}
+		}
+		for _, r := range spans {
+			for _, rs := range r.ResourceSpans().All() {
+				rs.CopyTo(td.ResourceSpans().AppendEmpty())
+			}
+		}
+		for _, r := range points {
+			for _, rm := range r.ResourceMetrics().All() {
+				rm.CopyTo(md.ResourceMetrics().AppendEmpty())
+			}
+		}
+		_, one := encode(t, ld, memory.DefaultAllocator)
+		merged, err := enc.EncodeLogs(arrival, logs...)
+		same(one, merged, err)
+		_, one = encode(t, td, memory.DefaultAllocator)
+		merged, err = enc.EncodeTraces(arrival, spans...)
+		same(one, merged, err)
+		_, one = encode(t, md, memory.DefaultAllocator)
+		merged, err = enc.EncodeMetrics(arrival, points...)
+		same(one, merged, err)
+	}
+}
+
 // Consumers keep columns longer than the record.
 func TestEncoder_a_kept_column_outlives_the_record(t *testing.T) {
 	t.Parallel()
 	enc := otelarrow.NewEncoder()
-	b, err := enc.EncodeLogs(oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("kept") }), arrival)
+	b, err := enc.EncodeLogs(arrival, oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("kept") }))
 	require.NoError(t, err)
 	body := b.Record.Column(b.Record.Schema().FieldIndices("body")[0])
 	body.Retain()
 	b.Record.Release()
 	for range 10 {
-		other, err := enc.EncodeLogs(oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("over") }), arrival)
+		other, err := enc.EncodeLogs(arrival, oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("over") }))
 		require.NoError(t, err)
 		other.Record.Release()
 	}
@@ -72,12 +117,12 @@ func TestEncoder_a_bad_request_leaves_no_trace_in_the_next(t *testing.T) {
 	t.Parallel()
 	enc := otelarrow.NewEncoder()
 	for range 3 {
-		bad, err := enc.EncodeLogs(oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("\xff") }), arrival)
+		bad, err := enc.EncodeLogs(arrival, oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("\xff") }))
 		require.NoError(t, err)
 		require.Equal(t, otelarrow.Adjusted{InvalidUTF8: 1}, bad.Adjusted)
 		require.EqualValues(t, 1, bad.Record.NumRows())
 		bad.Record.Release()
-		good, err := enc.EncodeLogs(oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("good") }), arrival)
+		good, err := enc.EncodeLogs(arrival, oneLog(func(lr plog.LogRecord) { lr.Body().SetStr("good") }))
 		require.NoError(t, err)
 		require.Zero(t, good.Adjusted)
 		good.Record.Release()

@@ -1,0 +1,193 @@
+package siglakeexporter
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
+)
+
+// held is a merger whose commits wait until the test lets them go.
+type held struct {
+	*merger[int]
+	commits chan []*request[int] // what is being committed
+	release chan struct{}
+	wg      sync.WaitGroup
+}
+
+func newHeld(leaders int) *held {
+	h := &held{commits: make(chan []*request[int], 100), release: make(chan struct{})}
+	h.merger = newMerger(func(group []*request[int]) {
+		h.commits <- slices.Clone(group)
+		<-h.release
+		for _, r := range group {
+			r.err = errors.New(strconv.Itoa(r.data))
+		}
+	})
+	h.leaders = leaders
+	return h
+}
+
+// send hands a request in and returns when it leads, waits, or its answer when it has one.
+func (h *held) send(t *testing.T, ctx context.Context, r *request[int]) <-chan error {
+	t.Helper()
+	h.mu.Lock()
+	before, leads := len(h.waiting), h.running < h.leaders
+	h.mu.Unlock()
+	answer := make(chan error, 1)
+	h.wg.Go(func() { answer <- h.do(ctx, r) })
+	if !leads {
+		require.Eventually(t, func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.waiting) == before+1
+		}, time.Minute, time.Millisecond)
+	}
+	return answer
+}
+
+func numbers(group []*request[int]) []int {
+	var out []int
+	for _, r := range group {
+		out = append(out, r.data)
+	}
+	return out
+}
+
+// What comes while the leaders are busy shares the next batch: in order, one tenant and one mode each, and no batch
+// of very many rows. Each request gets its own answer.
+func TestMerger_groups(t *testing.T) {
+	t.Parallel()
+	h := newHeld(2)
+	requests := []*request[int]{
+		{data: 0, items: 1}, {data: 1, items: 1}, // lead at once
+		{data: 2, items: 600}, {data: 3, items: 1, tenant: "b"}, {data: 4, items: 400}, {data: 5, items: 1, mode: wal.WaitFor},
+		{data: 6, items: 25}, {data: 7, items: 24}, {data: 8, items: 5000}, {data: 9, items: 1},
+	}
+	var answers []<-chan error
+	for i, r := range requests {
+		answers = append(answers, h.send(t, t.Context(), r))
+		if i < 2 {
+			require.Equal(t, []int{i}, numbers(<-h.commits), "nobody waits on a quiet server")
+		}
+	}
+	for _, want := range [][]int{{2, 4, 7}, {3}, {5}, {6, 9}, {8}} {
+		h.release <- struct{}{}
+		require.Equal(t, want, numbers(<-h.commits))
+	}
+	close(h.release)
+	for i, a := range answers {
+		require.EqualError(t, <-a, strconv.Itoa(i))
+	}
+	h.wg.Wait()
+	require.Zero(t, h.running)
+	require.Empty(t, h.waiting)
+}
+
+// A client that leaves while it waits is in no batch; one that leaves later does not end the batch of others.
+func TestMerger_a_client_leaves(t *testing.T) {
+	t.Parallel()
+	h := newHeld(1)
+	ctx, leave := context.WithCancel(t.Context())
+	first := h.send(t, ctx, &request[int]{data: 1})
+	require.Equal(t, []int{1}, numbers(<-h.commits))
+	gone := h.send(t, ctx, &request[int]{data: 2})
+	stays := h.send(t, t.Context(), &request[int]{data: 3})
+	leave()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	h.release <- struct{}{}
+	require.EqualError(t, <-first, "1", "its batch was on its way")
+	require.Equal(t, []int{3}, numbers(<-h.commits))
+	h.release <- struct{}{}
+	require.EqualError(t, <-stays, "3")
+	require.ErrorIs(t, h.do(ctx, &request[int]{data: 4}), context.Canceled, "gone before")
+	require.Empty(t, h.commits)
+	h.wg.Wait()
+}
+
+// Very many at once: each gets its own answer, and the merger is at rest after them. For -race.
+func TestMerger_many(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[int]int{}
+	m := newMerger(func(group []*request[int]) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range group {
+			seen[r.data]++
+			r.err = errors.New(strconv.Itoa(r.data))
+		}
+	})
+	const clients, rounds = 64, 50
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for n := range rounds {
+				id := c*rounds + n
+				err := m.do(t.Context(), &request[int]{data: id, items: id % 300, tenant: strconv.Itoa(c % 3)})
+				if err == nil || err.Error() != strconv.Itoa(id) {
+					t.Errorf("request %d: %v", id, err)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, seen, clients*rounds)
+	for id, n := range seen {
+		require.Equal(t, 1, n, id)
+	}
+	require.Zero(t, m.running)
+}
+
+// One request whose rows cannot be stored does not fail those it would have shared a batch with, and a disk that
+// refuses the batch refuses all of it. T-20.
+func TestExporter_merged_requests_fail_on_their_own(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e, err := newLogs(r.set, r.cfg, newRegistry(r.log.open))
+	require.NoError(t, err)
+	require.NoError(t, e.start(t.Context(), r.host))
+	good := func(n int) *request[plog.Logs] {
+		ld := plog.NewLogs()
+		records := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+		for range n {
+			records.AppendEmpty().Body().SetStr("good")
+		}
+		return &request[plog.Logs]{data: ld, items: n, tenant: tenantDefault, mode: wal.WaitFor}
+	}
+	bad := good(200) // its rows repeat a resource to more than what one request may hold
+	bad.data.ResourceLogs().At(0).Resource().Attributes().PutStr("big", strings.Repeat("x", 30<<20))
+	group := []*request[plog.Logs]{good(1), bad, good(2)}
+	e.commit(group)
+	require.NoError(t, group[0].err)
+	require.ErrorIs(t, group[1].err, errContent)
+	require.NoError(t, group[2].err)
+	var rows []int
+	for _, a := range r.log.taken() {
+		rows = append(rows, a.Rows)
+	}
+	require.Equal(t, []int{1, 2}, rows)
+
+	refused := errors.New("disk")
+	r.log.failWith(refused)
+	group = []*request[plog.Logs]{good(1), good(2)}
+	e.commit(group)
+	require.ErrorIs(t, group[0].err, refused)
+	require.ErrorIs(t, group[1].err, refused)
+	group = []*request[plog.Logs]{good(1), good(2)}
+	e.commit(group)
+	require.NoError(t, errors.Join(group[0].err, group[1].err))
+	require.Equal(t, 3, r.log.taken()[1].Rows, "one batch")
+	require.NoError(t, e.shutdown(t.Context()))
+}
