@@ -131,7 +131,7 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 }
 
 // holder names this process to one that finds the directory locked.
-func (e *siglake) holder() string {
+func (e *siglake[T]) holder() string {
 	text := fmt.Sprintf("%s, exporter %s", e.set.BuildInfo.Command, e.set.ID)
 	if id, ok := e.set.Resource.Attributes().Get("service.instance.id"); ok {
 		text += ", instance " + id.AsString()

@@ -77,10 +77,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		g, err := meter.Int64ObservableGauge("siglake_wal_"+name, metric.WithUnit("By"), metric.WithDescription(about))
 		*dst, errs = g, append(errs, err)
 	}
-	counter(&m.appends, "appends_total", "{request}", "Requests answered, by commit mode and outcome.")
+	counter(&m.appends, "appends_total", "{batch}", "Batches answered, by commit mode and outcome: a request, or small ones that came at once.")
 	counter(&m.appendBytes, "append_bytes_total", "By", "Bytes of acknowledged batches.")
 	counter(&m.appendRows, "append_rows_total", "{row}", "Rows of acknowledged batches.")
-	counter(&m.refused, "refused_total", "{request}", "Requests refused before anything was written, by limit.")
+	counter(&m.refused, "refused_total", "{batch}", "Batches refused before anything was written, by limit.")
 	counter(&m.seals, "seals_total", "{segment}", "Attempts to seal a segment, by outcome; a failed one is retried.")
 	counter(&m.recovered, "partials_recovered_total", "{segment}", "Open segments of an earlier process moved to sealed/.")
 	counter(&m.tails, "partial_tail_dropped_total", "{segment}", "Recovered segments whose torn tail holds no whole batch.")
@@ -102,7 +102,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		metric.WithDescription("Lanes in which another live process had an open segment when last looked (wal.shared)."))
 	errs = append(errs, err)
 	m.groupSize, err = meter.Int64Histogram("siglake_wal_group_size", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that shared one write and at most one sync."),
+		metric.WithDescription("Batches that shared one write and at most one sync."),
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
 	errs = append(errs, err)
 	m.oldest, err = meter.Float64ObservableGauge("siglake_wal_oldest_unsealed_age_seconds", metric.WithUnit("s"),
