@@ -181,8 +181,10 @@ func (l *lane) gone(name string) {
 	delete(l.urgent, name)
 }
 
-// setAside forgets a name that an operator may bring back; then it is looked up.
+// setAside forgets a name that an operator may bring back; then it is looked up. Or delete, so the record is to know
+// of it before this pass ends.
 func (l *lane) setAside(name string) {
 	l.gone(name)
+	l.auditAt = 0
 	l.doubts[name] = true
 }

@@ -37,7 +37,7 @@ func conforms(t *testing.T, c catalog) {
 	require.Zero(t, sequence)
 	require.NotEmpty(t, metadata)
 
-	namer := onDisk(t).namer
+	namer := onDisk(t).namer("events")
 	batch := records(t, spec{rows: 3})
 	defer batch.Record.Release()
 	segs := make([]lake.Segment, 2)

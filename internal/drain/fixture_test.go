@@ -30,7 +30,7 @@ type world struct {
 	fs     vfs.FS
 	dir    string
 	root   *segment.Root
-	namer  *segment.Namer
+	namers map[string]*segment.Namer // by index
 	tables *fakeCatalog
 	want   map[string]int // rows by segment id, default/events
 	logs   *observer.ObservedLogs
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, fsys vfs.FS, dir string) *world {
 	t.Helper()
 	w := &world{
 		t: t, fs: fsys, dir: dir,
-		namer:  segment.NewNamer([6]byte{1, 2, 3, 4, 5, 6}),
+		namers: make(map[string]*segment.Namer),
 		tables: newFakeCatalog(),
 		want:   make(map[string]int),
 		bytes:  make(encodings),
@@ -127,15 +127,25 @@ func (s spec) orDefault() spec {
 	return s
 }
 
+// namer is the one writer of default/<index>.
+func (w *world) namer(index string) *segment.Namer {
+	if w.namers[index] == nil {
+		w.namers[index] = segment.NewNamer([6]byte{1, 2, 3, 4, 5, byte(len(w.namers))})
+	}
+	return w.namers[index]
+}
+
 // seal puts a segment on disk as the writer would and expects its rows in the table.
 func (w *world) seal(s spec) string {
 	w.t.Helper()
 	s = s.orDefault()
-	id := w.namer.Next(time.Now())
+	var id segment.ID
 	if s.name != "" {
 		var err error
 		id, _, err = segment.ParseName(s.name)
 		require.NoError(w.t, err)
+	} else {
+		id = w.namer(s.index).Next(time.Now())
 	}
 	data := w.bytes.of(w.t, s)
 	if s.mangle != nil {

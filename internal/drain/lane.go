@@ -36,7 +36,11 @@ type lane struct {
 	limit    int          // most segments of the next batch; halved by failures, doubled by commits
 	failed   int          // commits that failed in a row
 
-	preparing, disposing, draining, retiring step
+	preparing, auditing, disposing, draining, retiring step
+
+	numbers *segment.Numbers // the record of sequence numbers; nil: not read yet
+	unsaved bool             // numbers is not on disk as it is
+	auditAt time.Duration    // since() of the next audit
 
 	marks map[string]*mark // what is known of the names in committed/
 	clock clock
@@ -89,6 +93,7 @@ func newLane(d *drain, dir segment.Lane) *lane {
 		told:   make(map[string]bool),
 
 		preparing: step{what: "prepare"},
+		auditing:  step{what: "numbers"},
 		disposing: step{what: "orphans"},
 		draining:  step{what: "commit"},
 		retiring:  step{what: "retire"},
@@ -107,15 +112,18 @@ type step struct {
 func (l *lane) pass(ctx, work context.Context) {
 	l.try(ctx, &l.preparing, l.prepare)
 	if l.preparing.err == nil {
+		audit := func() error { return l.audit(ctx) }
+		l.try(ctx, &l.auditing, audit)
 		l.try(ctx, &l.disposing, func() error { return l.disposeOrphans(ctx, work) })
 		l.try(ctx, &l.draining, func() error { return l.drainSealed(ctx, work) })
 		l.try(ctx, &l.retiring, func() error { return l.retire(ctx, work) })
-		l.previous = uuid.Nil // nothing is in hand that was read before the lane was bound anew
+		l.try(ctx, &l.auditing, audit) // where something was set aside
+		l.previous = uuid.Nil          // nothing is in hand that was read before the lane was bound anew
 	}
 	if l.draining.tries == 0 && !l.anyFailed() {
 		l.draining.err = nil // until then what failed waits for its turn, and is in trouble
 	}
-	err := errors.Join(l.preparing.err, l.disposing.err, l.draining.err, l.retiring.err)
+	err := errors.Join(l.preparing.err, l.auditing.err, l.disposing.err, l.draining.err, l.retiring.err)
 	l.publish(func(v *laneView) { v.err = err })
 }
 

@@ -27,7 +27,7 @@ type metrics struct {
 	readFailures, crcMismatch            counter
 	poisoned, stale, retired             counter
 	orphans, orphansDeleted, orphansBack counter
-	markFailures                         counter
+	markFailures, gaps                   counter
 }
 
 // counter is one attribute set of an instrument, and remembers its sum for the report of Once.
@@ -115,6 +115,8 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			"Committed segments unlinked after their retention."),
 		orphans: b.counter("siglake_compactor_orphans_quarantined_total", "{segment}",
 			"Segments found in processing/ at start and moved to orphans/."),
+		gaps: b.counter("siglake_compactor_sequence_gaps_total", "{gap}",
+			"Runs of sequence numbers of a writer that are gone without having been retired: lost or removed segments."),
 		markFailures: b.counter("siglake_compactor_mark_failures_total", "{segment}",
 			"Segments whose rows are in the table but which could not be moved to committed/ at once."),
 	}

@@ -19,6 +19,7 @@ type Report struct {
 	Stale      int64 // segments of another incarnation of their table, set aside
 	Requeued   int64 // orphans the table lacked rows of
 	Retired    int64 // committed segments unlinked
+	Gaps       int64 // runs of sequence numbers found missing for the first time
 
 	Remaining   int // segments still in sealed/
 	OrphansHeld int // orphans whose table could not be asked
@@ -87,6 +88,7 @@ func (d *drain) report() Report {
 		Stale:      m.stale.sum.Load(),
 		Requeued:   m.orphansBack.sum.Load(),
 		Retired:    m.retired.sum.Load(),
+		Gaps:       m.gaps.sum.Load(),
 	}
 	for _, l := range d.lanes {
 		v := l.view()

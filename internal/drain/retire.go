@@ -114,6 +114,10 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 				return errors.Join(append(errs, fmt.Errorf("retire %d segments: %w", len(proven), err))...)
 			}
 		}
+		// First, or a crash in between would make them look removed.
+		if err := l.settleNumbers(proven); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("retire %d segments: %w", len(proven), err))...)
+		}
 		if err := l.dir.Retire(proven); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("retire %d segments: %w", len(proven), err))...)
 		}

@@ -23,7 +23,7 @@ func (w *world) laneOf(index string) (*drain, *lane) {
 
 // atOnce ends all waits.
 func (l *lane) atOnce() {
-	for _, s := range []*step{&l.preparing, &l.disposing, &l.draining, &l.retiring} {
+	for _, s := range []*step{&l.preparing, &l.auditing, &l.disposing, &l.draining, &l.retiring} {
 		s.after = 0
 	}
 	for _, f := range l.files {

@@ -13,7 +13,7 @@ import (
 func (r *resolver) clean(by Scope) error {
 	l := r.lane
 	if by == ByDrain {
-		for _, name := range []string{ownerName, headName} {
+		for _, name := range []string{ownerName, headName, numbersName} {
 			if err := r.removeTemp(filepath.Join(l.dir, name+".tmp")); err != nil {
 				return err
 			}

@@ -25,6 +25,7 @@ const (
 	consumersName = "consumers"
 	ownerName     = "owner"
 	headName      = "head"
+	numbersName   = "numbers.json"
 )
 
 // reserved tells whether a name, in any letter case, means something in a root, a lane or a mirror.

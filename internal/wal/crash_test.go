@@ -106,6 +106,7 @@ func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []f
 		}
 	}
 	require.Empty(tb, temps(tb, disk), "ONE-1")
+	require.Empty(tb, gaps(tb, disk), "ORD-1")
 	covered := false // a later request of the same life was acknowledged under wait_for
 	for _, s := range slices.Backward(h.sent) {
 		covered = covered || s.err == nil && s.mode == WaitFor
@@ -118,6 +119,21 @@ func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []f
 		}
 	}
 	return segs
+}
+
+// gaps are the numbers that a drain would report as lost.
+func gaps(tb testing.TB, disk *simfs.FS) (all []segment.Gap) {
+	tb.Helper()
+	root, err := segment.Open(disk, "/wal")
+	require.NoError(tb, err)
+	lanes, _, err := root.Lanes()
+	require.NoError(tb, err)
+	for _, ln := range lanes {
+		found, err := ln.Gaps()
+		require.NoError(tb, err)
+		all = append(all, found...)
+	}
+	return all
 }
 
 func temps(tb testing.TB, disk *simfs.FS) []string {

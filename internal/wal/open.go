@@ -132,6 +132,17 @@ func (ln *lane) dropSpare() {
 func (ln *lane) reuse(made spare) {
 	if made.free {
 		ln.voided = append(ln.voided, made.id)
+	} else {
+		ln.skip(made.id)
+	}
+}
+
+// skip gives up a number whose file could not be removed. The next start removes it and marks the number; this
+// mark is for a file whose name the power takes before, or that is gone in spite of the error.
+func (ln *lane) skip(id segment.ID) {
+	if err := ln.seg.MarkVoid(id); err != nil {
+		ln.log.opt.Logger.Warn("number not marked void, the next start does it",
+			zap.String("segment", id.String()), zap.Error(err))
 	}
 }
 
@@ -159,6 +170,8 @@ func (ln *lane) discard(s *openSegment) {
 	if ln.unlink(s) {
 		ln.voided = append(ln.voided, s.id)
 		ln.log.space.written.Add(-s.at.off)
+	} else {
+		ln.skip(s.id)
 	}
 }
 

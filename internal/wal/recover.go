@@ -297,6 +297,9 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 
 // removeEmpty removes a segment in which no row ever was.
 func (l *Log) removeEmpty(ln segment.Lane, name string, sum *recovered) error {
+	if err := markVoid(ln, name); err != nil {
+		return err
+	}
 	if err := l.fs.Remove(ln.Path(segment.Active, name)); err != nil {
 		return err
 	}
@@ -365,7 +368,20 @@ func copyRange(fsys vfs.FS, path string, src vfs.File, from, to int64) error {
 	return nil
 }
 
+// markVoid tells whoever looks for gaps that the number of a name in active/ is accounted for.
+func markVoid(ln segment.Lane, name string) error {
+	id, _, err := segment.ParseName(name)
+	if err != nil {
+		return err
+	}
+	return ln.MarkVoid(id)
+}
+
 func (l *Log) poison(ln segment.Lane, name, reason string, sum *recovered) error {
+	// An operator may delete it from poison/ before a drain has seen it there.
+	if err := markVoid(ln, name); err != nil {
+		return err
+	}
 	note := segment.Note{Reason: reason, Attempts: 1, Time: l.opt.Now().UTC()}
 	if err := ln.Quarantine(segment.Active, name, note); err != nil {
 		return err

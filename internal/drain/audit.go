@@ -1,0 +1,114 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// auditEvery is how often a lane's numbers are looked at. A gap stays provable, so nothing is missed between.
+const auditEvery = 10 * time.Second
+
+// audit looks for numbers that no name and no record accounts for, reports each gap once, and brings the record up
+// to date. Its cost grows with the segments there are, not with those there ever were.
+//
+// The report comes before the record, so a crash in between makes it twice and never loses it. Durable when it
+// returns nil; idempotent. A legacy lane's writers are not ours, and their numbers promise nothing.
+func (l *lane) audit(ctx context.Context) error {
+	if l.dir.Legacy() || l.d.since() < l.auditAt && !l.d.once {
+		return nil
+	}
+	if err := l.d.scans.Acquire(ctx, 1); err != nil {
+		return nil //nolint:nilerr // told to stop
+	}
+	defer l.d.scans.Release(1)
+	census, err := l.dir.Census()
+	if err != nil {
+		return fmt.Errorf("list the lane: %w", err)
+	}
+	if err := l.loadNumbers(census); err != nil {
+		return err
+	}
+	for _, g := range census.Gaps(*l.numbers) {
+		l.d.m.gaps.add(1)
+		l.log.Error("gap in a writer's sequence numbers: sealed segments are gone without having been retired; "+
+			"how many rows they had is not known",
+			zap.String("writer", g.Writer), zap.Uint64("first", g.First), zap.Uint64("last", g.Last))
+	}
+	l.unsaved = l.numbers.Fold(census) || l.unsaved
+	if err := l.saveNumbers(); err != nil {
+		return err
+	}
+	if err := l.dir.RemoveVoids(census); err != nil {
+		return err
+	}
+	l.auditAt = l.d.since() + auditEvery
+	return nil
+}
+
+// loadNumbers reads the record once in a life. A lane that was never drained and has none has retired nothing.
+func (l *lane) loadNumbers(census segment.Census) error {
+	if l.numbers != nil {
+		return nil
+	}
+	n, ok, err := l.dir.Numbers()
+	if errors.Is(err, segment.ErrRecord) {
+		l.log.Error("record of sequence numbers is damaged, set aside; gaps of before are not found any more", zap.Error(err))
+		if err := l.dir.SetNumbersAside(); err != nil {
+			return err
+		}
+		n, ok, err = census.Baseline(), true, nil
+		l.unsaved = true
+	}
+	if err != nil {
+		return err
+	}
+	if !ok {
+		drained, err := l.dir.Drained()
+		if err != nil {
+			return fmt.Errorf("look whether the lane was drained: %w", err)
+		}
+		if drained {
+			n = census.Baseline()
+		}
+		l.unsaved = true // before the first commit, which makes the lane a drained one
+	}
+	l.numbers = &n
+	return nil
+}
+
+func (l *lane) saveNumbers() error {
+	if !l.unsaved {
+		return nil
+	}
+	if err := l.dir.WriteNumbers(*l.numbers); err != nil {
+		return err
+	}
+	l.unsaved = false
+	return nil
+}
+
+// settleNumbers records the numbers of segments that are about to be unlinked. Durable when it returns nil.
+func (l *lane) settleNumbers(names []string) error {
+	if l.dir.Legacy() {
+		return nil
+	}
+	if l.numbers == nil {
+		return errors.New("the record of sequence numbers is not read yet")
+	}
+	ids := make([]segment.ID, len(names))
+	for i, name := range names {
+		id, _, err := segment.ParseName(name)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", name, err)
+		}
+		ids[i] = id
+	}
+	l.unsaved = l.numbers.Settle(ids) || l.unsaved
+	return l.saveNumbers()
+}
