@@ -56,6 +56,7 @@ type drainReport struct {
 	Remaining   int               `json:"remaining"`
 	OrphansHeld int               `json:"orphans_held"`
 	NewerFormat int               `json:"newer_format"`
+	Gaps        int64             `json:"gaps"`
 	Failures    map[string]string `json:"failures,omitempty"`
 }
 
@@ -76,7 +77,7 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 	out := drainReport{
 		Lanes: rep.Lanes, Segments: rep.Segments, Rows: rep.Rows, Duplicates: rep.Duplicates, Poisoned: rep.Poisoned,
 		Stale: rep.Stale, Requeued: rep.Requeued, Retired: rep.Retired, Remaining: rep.Remaining,
-		OrphansHeld: rep.OrphansHeld, NewerFormat: rep.NewerFormat,
+		OrphansHeld: rep.OrphansHeld, NewerFormat: rep.NewerFormat, Gaps: rep.Gaps,
 	}
 	for lane, err := range rep.Failures {
 		if out.Failures == nil {
@@ -124,6 +125,7 @@ func (r *drainReport) write(w io.Writer) error {
 		{r.Poisoned, "segments unreadable and set aside"},
 		{r.Stale, "segments of another incarnation of their table set aside"},
 		{r.Retired, "committed segments deleted"},
+		{r.Gaps, "gaps in the sequence numbers found: segments were removed or lost"},
 		{int64(r.OrphansHeld), "orphans held: their tables could not be asked"},
 		{int64(r.NewerFormat), "segments left to the newer version that wrote them"},
 		{int64(r.Remaining), "segments still sealed"},

@@ -49,6 +49,10 @@ type laneStatus struct {
 	// OldestSeconds is the age of the oldest sealed, processing or orphaned segment; absent when there is none.
 	OldestSeconds *int64 `json:"oldest_seconds,omitempty"`
 
+	// Gaps are runs of sequence numbers whose segments are neither there nor retired.
+	Gaps      []segment.Gap `json:"gaps,omitempty"`
+	GapsError string        `json:"gaps_error,omitempty"` // why they are not known
+
 	Strangers []string `json:"strangers,omitempty"`
 }
 
@@ -227,6 +231,11 @@ func (a *app) laneStatus(ctx context.Context, lane segment.Lane, budget *int) (l
 		age := max(0, int64(a.now().Sub(oldest)/time.Second))
 		out.OldestSeconds = &age
 	}
+	gaps, err := lane.Gaps()
+	out.Gaps = gaps
+	if err != nil {
+		out.GapsError = err.Error()
+	}
 	return out, nil
 }
 
@@ -299,12 +308,26 @@ func advise(rep *statusReport) []advice {
 				"%s of %s not drained for %s; no drain runs, or it fails (see the collector's log)",
 				plural(l.Sealed+l.Processing, "segment", "segments"), l.key(), humanAge(time.Duration(*l.OldestSeconds)*time.Second))
 		}
+		if len(l.Gaps) > 0 {
+			add("siglake wal verify --lane "+l.key(), "segments of %s are missing, removed or lost: %s", l.key(), some(texts(l.Gaps)))
+		}
+		if l.GapsError != "" {
+			add("", "whether segments of %s are missing is not known: %s", l.key(), l.GapsError)
+		}
 		if len(l.Strangers) > 0 {
 			add("", "%s: ignored, not a segment: %s", l.key(), some(l.Strangers))
 		}
 	}
 	if len(rep.WAL.Strangers) > 0 {
 		add("", "ignored, not part of a WAL root: %s", some(rep.WAL.Strangers))
+	}
+	return out
+}
+
+func texts(gaps []segment.Gap) []string {
+	out := make([]string, len(gaps))
+	for i, g := range gaps {
+		out[i] = g.String()
 	}
 	return out
 }

@@ -97,7 +97,7 @@ func TestWALVerify(t *testing.T) {
 		s.write("default", "events", 3, 2)
 		s.write("team-a", "spans", 4)
 		out := s.ok("wal", "verify")
-		require.Regexp(t, `^2 segments, [0-9.]+ KiB, 9 rows: 0 damaged, 0 torn, 0 of a newer format\n$`, out)
+		require.Regexp(t, `^2 segments, [0-9.]+ KiB, 9 rows: 0 damaged, 0 torn, 0 of a newer format, 0 gaps\n$`, out)
 	})
 	// LOUD-1.
 	t.Run("damage_is_named", func(t *testing.T) {
@@ -138,6 +138,51 @@ func TestWALVerify(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &v))
 		require.Equal(t, 1, v.Newer)
 		require.Equal(t, checkNewer, v.Findings[0].Check)
+	})
+	// Case A5.
+	t.Run("A5_a_missing_segment_is_named_until_it_is_acknowledged", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		l := s.lane("default", "events")
+		ids := []segment.ID{}
+		for n := range 5 {
+			ids = append(ids, s.put(l, segment.Sealed, n+1, sealed(t, uuid.Nil, 3), time.Second))
+		}
+		require.NoError(t, s.fs.Remove(l.Path(segment.Sealed, ids[2].FileName())))
+		r := s.run("wal", "verify")
+		require.Equal(t, exitDamage, r.code)
+		require.Regexp(t, `^missing      default/events: number 3 of writer [0-9a-f]{12}\n4 segments, .*, 1 gap\n$`, r.stdout)
+		require.Equal(t, "siglake: 1 gap in the sequence numbers\n", r.stderr)
+		s.ok("wal", "verify", "--state", "sealed")
+		var rep statusReport
+		require.NoError(t, json.Unmarshal([]byte(s.ok("status", "-o", "json")), &rep))
+		require.Equal(t, []segment.Gap{{Writer: "ab0000000000", First: 3, Last: 3}}, rep.WAL.Lanes[0].Gaps)
+		require.Equal(t, advice{
+			What:    "segments of default/events are missing, removed or lost: number 3 of writer ab0000000000",
+			Command: "siglake wal verify --lane default/events",
+		}, rep.Next[0])
+
+		r = s.run("drain", "--once")
+		require.Zero(t, r.code)
+		require.Contains(t, r.stdout, "1 gaps in the sequence numbers found")
+		require.Contains(t, r.stderr, "gap in a writer's sequence numbers")
+		require.NotContains(t, s.ok("drain", "--once"), "gaps")
+		require.Equal(t, exitDamage, s.run("wal", "verify").code, "reported is not repaired")
+		require.NoError(t, os.WriteFile(l.Path("", "ab0000000000-3-3.void"), nil, 0o600))
+		s.ok("wal", "verify")
+		s.ok("drain", "--once")
+		s.ok("wal", "verify")
+	})
+	t.Run("a_damaged_record_of_numbers", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		l := s.lane("default", "events")
+		s.put(l, segment.Sealed, 1, sealed(t, uuid.Nil, 3), time.Second)
+		require.NoError(t, os.WriteFile(l.Path("", "numbers.json"), []byte("{"), 0o600))
+		r := s.run("wal", "verify")
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.stderr, "look for gaps: read numbers.json of lane default/events: segment: damaged record")
+		require.Contains(t, s.ok("status"), "whether segments of default/events are missing is not known: read numbers.json")
 	})
 	t.Run("progress_on_a_terminal", func(t *testing.T) {
 		t.Parallel()

@@ -18,9 +18,10 @@ func newWALVerify(a *app) *cobra.Command {
 		Use:   "verify",
 		Short: "Decode every segment and name what is damaged",
 		Long: `Check every segment of the write-ahead log: header, lengths, CRCs, columns. Prints what is not in order, one line
-each, and a summary. A torn tail of an open or PARTIAL segment is reported and is no damage.
+each, and a summary. A torn tail of an open or PARTIAL segment is reported and is no damage. A gap is a run of sequence
+numbers of one writer of which no segment is there and none was retired: they were removed or lost.
 
-Exits 3 when something is damaged, 1 when segments of a newer format could not be checked.`,
+Exits 3 when something is damaged or missing, 1 when segments of a newer format could not be checked.`,
 		Example: "  siglake wal verify\n  siglake wal verify --lane default/events --state sealed -o json",
 		Args:    args(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.walVerify(cmd.Context(), cmd.OutOrStdout(), f) },
@@ -41,6 +42,13 @@ type verified struct {
 	Newer    int         `json:"newer_format"`
 	Damaged  int         `json:"damaged"`
 	Findings []inspected `json:"findings"` // all that are not in order
+	Gaps     []laneGap   `json:"gaps"`     // not looked for in single states
+}
+
+// laneGap is a gap and where it is.
+type laneGap struct {
+	Lane string `json:"lane"`
+	segment.Gap
 }
 
 func (a *app) walVerify(ctx context.Context, w io.Writer, f filter) error {
@@ -52,6 +60,7 @@ func (a *app) walVerify(ctx context.Context, w io.Writer, f filter) error {
 	if err != nil {
 		return err
 	}
+	unknown := v.findGaps(root, f)
 	if a.output == "json" {
 		err = writeJSON(w, v)
 	} else {
@@ -60,16 +69,20 @@ func (a *app) walVerify(ctx context.Context, w io.Writer, f filter) error {
 	switch {
 	case err != nil:
 		return err
+	case v.Damaged > 0 && len(v.Gaps) > 0:
+		return damageError("%s damaged, %s in the sequence numbers", plural(v.Damaged, "segment", "segments"), plural(len(v.Gaps), "gap", "gaps"))
 	case v.Damaged > 0:
 		return damageError("%s damaged", plural(v.Damaged, "segment", "segments"))
+	case len(v.Gaps) > 0:
+		return damageError("%s in the sequence numbers", plural(len(v.Gaps), "gap", "gaps"))
 	case v.Newer > 0:
 		return fmt.Errorf("%s of a newer format not checked", plural(v.Newer, "segment", "segments"))
 	}
-	return nil
+	return unknown
 }
 
 func (a *app) verifyRoot(ctx context.Context, root *segment.Root, f filter) (verified, error) {
-	v := verified{Findings: []inspected{}}
+	v := verified{Findings: []inspected{}, Gaps: []laneGap{}}
 	places, err := f.places(ctx, root)
 	if err != nil {
 		return v, err
@@ -99,6 +112,29 @@ func (a *app) verifyRoot(ctx context.Context, root *segment.Root, f filter) (ver
 		v.add(in)
 	}
 	return v, nil
+}
+
+// findGaps looks for missing sequence numbers, which takes all states of a lane. The error names the first lane of
+// which they are not known.
+func (v *verified) findGaps(root *segment.Root, f filter) error {
+	if f.state != "" {
+		return nil
+	}
+	lanes, _, err := f.lanes(root)
+	if err != nil {
+		return err
+	}
+	var first error
+	for _, lane := range lanes {
+		gaps, err := lane.Gaps()
+		if first == nil && err != nil {
+			first = fmt.Errorf("look for gaps: %w", err)
+		}
+		for _, g := range gaps {
+			v.Gaps = append(v.Gaps, laneGap{lane.Key(), g})
+		}
+	}
+	return first
 }
 
 func (v *verified) add(in inspected) {
@@ -136,8 +172,14 @@ func (v *verified) write(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %s, %s rows: %d damaged, %d torn, %d of a newer format\n",
-		plural(v.Segments, "segment", "segments"), humanBytes(v.Bytes), humanCount(v.Rows), v.Damaged, v.Torn, v.Newer)
+	for _, g := range v.Gaps {
+		if _, err := fmt.Fprintf(w, "%-12s %s: %s\n", "missing", g.Lane, g.Gap); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %s rows: %d damaged, %d torn, %d of a newer format, %s\n",
+		plural(v.Segments, "segment", "segments"), humanBytes(v.Bytes), humanCount(v.Rows), v.Damaged, v.Torn, v.Newer,
+		plural(len(v.Gaps), "gap", "gaps"))
 	return err
 }
 

@@ -14,13 +14,13 @@ import (
 // auditEvery is how often a lane's numbers are looked at. A gap stays provable, so nothing is missed between.
 const auditEvery = 10 * time.Second
 
-// audit looks for numbers that no name and no record accounts for, reports each gap once, and brings the record up
-// to date. Its cost grows with the segments there are, not with those there ever were.
+// audit counts what is set aside, looks for numbers that no name and no record accounts for, reports each gap once,
+// and brings the record up to date. Its cost grows with the segments there are, not with those there ever were.
 //
 // The report comes before the record, so a crash in between makes it twice and never loses it. Durable when it
 // returns nil; idempotent. A legacy lane's writers are not ours, and their numbers promise nothing.
 func (l *lane) audit(ctx context.Context) error {
-	if l.dir.Legacy() || l.d.since() < l.auditAt && !l.d.once {
+	if l.d.since() < l.auditAt && !l.d.once {
 		return nil
 	}
 	if err := l.d.scans.Acquire(ctx, 1); err != nil {
@@ -31,6 +31,18 @@ func (l *lane) audit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the lane: %w", err)
 	}
+	l.publish(func(v *laneView) { v.poison, v.stale = census.Count(segment.Poison), census.Count(segment.Stale) })
+	if !l.dir.Legacy() {
+		if err := l.account(census); err != nil {
+			return err
+		}
+	}
+	l.auditAt = l.d.since() + auditEvery
+	return nil
+}
+
+// account holds a census against the record.
+func (l *lane) account(census segment.Census) error {
 	if err := l.loadNumbers(census); err != nil {
 		return err
 	}
@@ -44,11 +56,7 @@ func (l *lane) audit(ctx context.Context) error {
 	if err := l.saveNumbers(); err != nil {
 		return err
 	}
-	if err := l.dir.RemoveVoids(census); err != nil {
-		return err
-	}
-	l.auditAt = l.d.since() + auditEvery
-	return nil
+	return l.dir.RemoveVoids(census)
 }
 
 // loadNumbers reads the record once in a life. A lane that was never drained and has none has retired nothing.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
@@ -112,14 +114,32 @@ func TestAudit_an_operator_empties_poison_and_stale(t *testing.T) {
 	other := uuid.New()
 	old := w.seal(spec{table: other})
 	w.seal(spec{})
+	reader := sdkmetric.NewManualReader()
+	w.opt.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
 	w.once()
 	require.Equal(t, map[segment.State]int{segment.Committed: 2, segment.Poison: 1, segment.Stale: 1}, w.states("events"))
+	require.Equal(t, []int64{1, 1}, setAside(t, reader))
 	require.NoError(t, w.fs.Remove(w.lane("events").Path(segment.Poison, bad+".json")))
 	w.remove(segment.Poison, bad)
 	w.remove(segment.Stale, filepath.Join(other.String(), old))
 	w.once()
+	require.Equal(t, []int64{0, 0}, setAside(t, reader))
 	require.Empty(t, w.gaps())
 	w.accounted()
+}
+
+// setAside are the gauges of poison/ and stale/.
+func setAside(t *testing.T, reader *sdkmetric.ManualReader) []int64 {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &rm))
+	now := map[string]int64{}
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		if g, ok := m.Data.(metricdata.Gauge[int64]); ok {
+			now[m.Name] = g.DataPoints[0].Value
+		}
+	}
+	return []int64{now["siglake_compactor_poison_segments"], now["siglake_compactor_stale_segments"]}
 }
 
 // What is set aside is recorded in the pass that does it, not at the next turn of the audit.

@@ -57,6 +57,8 @@ type laneView struct {
 	orphansHeld int
 	newerHeld   int
 	retireHeld  int
+	poison      int // segments in poison/ and in stale/, at the last audit
+	stale       int
 	err         error // what keeps the lane from its work; nil when nothing does
 }
 

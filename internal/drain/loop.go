@@ -95,6 +95,8 @@ func (d *drain) publish(scan error) {
 		sum.orphansHeld += v.orphansHeld
 		sum.newerHeld += v.newerHeld
 		sum.retireHeld += v.retireHeld
+		sum.poison += v.poison
+		sum.stale += v.stale
 		if v.pending > 0 && (sum.oldest.IsZero() || v.oldest.Before(sum.oldest)) {
 			sum.oldest = v.oldest
 		}
@@ -108,6 +110,8 @@ func (d *drain) publish(scan error) {
 	d.m.orphansHeld.Record(ctx, int64(sum.orphansHeld))
 	d.m.newerHeld.Record(ctx, int64(sum.newerHeld))
 	d.m.retireHeld.Record(ctx, int64(sum.retireHeld))
+	d.m.inPoison.Record(ctx, int64(sum.poison))
+	d.m.inStale.Record(ctx, int64(sum.stale))
 	d.m.lanesFailing.Record(ctx, int64(len(failing)))
 	age := 0.0
 	if !sum.oldest.IsZero() {

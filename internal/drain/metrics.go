@@ -18,6 +18,8 @@ type metrics struct {
 	orphansHeld  metric.Int64Gauge
 	newerHeld    metric.Int64Gauge
 	retireHeld   metric.Int64Gauge
+	inPoison     metric.Int64Gauge
+	inStale      metric.Int64Gauge
 	lanesFailing metric.Int64Gauge
 
 	commitsDone, commitsPartial, commitsFailed counter
@@ -92,6 +94,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			"Sealed segments in a format that only a newer version reads; untouched."),
 		retireHeld: b.gauge("siglake_compactor_retire_held", "{segment}",
 			"Committed segments that stay because the table does not show their rows."),
+		inPoison: b.gauge("siglake_compactor_poison_segments", "{segment}",
+			"Damaged segments that lie in poison/ now, whoever set them aside; their rows are in no table."),
+		inStale: b.gauge("siglake_compactor_stale_segments", "{segment}",
+			"Segments that lie in stale/ now, for another incarnation of their table."),
 		lanesFailing: b.gauge("siglake_compactor_lanes_failing", "{lane}",
 			"Lanes whose last commit or directory operation went wrong."),
 		commitTime: b.histogram("siglake_compactor_commit_duration_seconds",

@@ -137,7 +137,14 @@ func (n *Numbers) Fold(c Census) bool {
 	for _, writer := range sortedKeys(missing) {
 		n.miss(writer, missing[writer])
 	}
-	changed := len(missing) > 0
+	changed := n.settleCensus(c) || len(missing) > 0
+	n.prune(c.writers)
+	return changed
+}
+
+// settleCensus settles what is void and what is set aside.
+func (n *Numbers) settleCensus(c Census) bool {
+	changed := false
 	for _, writer := range sortedKeys(c.writers) {
 		t := c.writers[writer]
 		aside := spansOf(t.aside)
@@ -145,7 +152,6 @@ func (n *Numbers) Fold(c Census) bool {
 			changed = n.settle(writer, aside.with(t.void), aside.top()) || changed
 		}
 	}
-	n.prune(c.writers)
 	return changed
 }
 
@@ -220,6 +226,7 @@ func (l Lane) look() (map[string]Spans, Numbers, error) {
 			n = c.Baseline()
 		}
 	}
+	n.settleCensus(c)
 	return c.missing(n), n, nil
 }
 

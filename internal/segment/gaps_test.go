@@ -38,7 +38,8 @@ func TestGaps_in_every_state(t *testing.T) {
 			}
 			if st == segment.Active {
 				requireGaps(t, l) // an open segment proves nothing
-				require.NoError(t, l.Seal(all[4].PartialName()))
+				_, err := l.Seal(all[4].PartialName())
+				require.NoError(t, err)
 			}
 			requireGaps(t, l, gap(1, 1), gap(3, 4))
 			require.NoError(t, s.Remove(l.Path(st, entries[1].Name)))
@@ -159,7 +160,7 @@ func (m *mover) move(i int) {
 		err = errors.Join(m.l.MarkVoid(id), m.l.Quarantine(st, id.PartialName(), note))
 	case st == segment.Active:
 		m.at[i] = segment.Sealed
-		err = m.l.Seal(id.PartialName())
+		_, err = m.l.Seal(id.PartialName())
 	case m.drain && next != "":
 		m.at[i] = next
 		_, err = m.l.Move(st, next, []string{id.FileName()})
