@@ -83,6 +83,7 @@ bench: build ## throughput and latency of this machine against the otlp -> nop c
 soak: build ## the full-size end-to-end runs (an hour)
 	@scripts/need $(E2E_NEEDS)
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
+	SIGLAKE_SOAK=1 $(GO) test -count=1 -run TestKill_exact ./internal/wal ./internal/drain
 	cd testbed && SIGLAKE_SOAK=1 $(GO) test -count=1 -p 1 -timeout 2h ./...
 
 .PHONY: lint

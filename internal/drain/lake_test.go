@@ -79,6 +79,11 @@ func countRows(t *testing.T, path string, rows map[string]map[int64]int) {
 // accountedIn is the oracle against a real table.
 func (w *world) accountedIn(l *lake.Lake) {
 	w.t.Helper()
+	require.Equal(w.t, w.rows(), rowsIn(w.t, l, "events"))
+}
+
+// rows is how often each row must be in the table.
+func (w *world) rows() map[string]map[int64]int {
 	want := make(map[string]map[int64]int)
 	for id, n := range w.want {
 		want[id] = make(map[int64]int)
@@ -86,7 +91,7 @@ func (w *world) accountedIn(l *lake.Lake) {
 			want[id][int64(i)] = 1
 		}
 	}
-	require.Equal(w.t, want, rowsIn(w.t, l, "events"))
+	return want
 }
 
 // LAKE-1 end to end: segments of three signals, a running drain with a real catalog, rows once.

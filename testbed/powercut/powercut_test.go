@@ -51,7 +51,7 @@ func TestPowerCut(t *testing.T) {
 				v := volume.Loop(t, kind, size)
 				h := collector.New(t, traffic.Busy, small)
 				h.Data = v.Dir
-				c := &cutter{t: t, v: v, h: h, mode: mode, rng: rand.New(rand.NewPCG(seed, uint64(2*k+m)))}
+				c := &cutter{t: t, v: v, h: h, mode: mode, found: map[string]int{}, rng: rand.New(rand.NewPCG(seed, uint64(2*k+m)))}
 				c.p = h.Start()
 				for i := range cuts {
 					c.cut(i)
@@ -69,15 +69,9 @@ type cutter struct {
 	p    *collector.Process
 	mode string
 	rng  *rand.Rand
-	runs []outcome
 
-	poisoned int // in all
-}
-
-// outcome is what was found of a run after its cut, by record number.
-type outcome struct {
-	run   string
-	found map[uint64]int
+	found    map[string]int // how often each id was in the table after its cut
+	poisoned int            // in all
 }
 
 // cut sends rows, cuts the power at a moment that differs from cut to cut, and counts what came back.
@@ -189,7 +183,9 @@ func (c *cutter) judge(book *load.Book, open openRows, res load.Result) {
 	v := book.Judge(found)
 	c.t.Logf("%s: %s; unsealed: %d segments with %d rows; in poison: %d; errors: %v",
 		book.Shape.Run, v, open.segments, len(open.rows), c.poisoned, res.Errors)
-	c.runs = append(c.runs, outcome{book.Shape.Run, found})
+	for n, times := range found {
+		c.found[book.Shape.ID(n)] = times
+	}
 	require.Positive(c.t, v.Acked)
 	if c.mode == "wait_for" {
 		require.NoError(c.t, v.Err())
@@ -208,7 +204,5 @@ func (c *cutter) judge(book *load.Book, open openRows, res load.Result) {
 func (c *cutter) again() {
 	c.t.Helper()
 	c.h.Stop()
-	for _, r := range c.runs {
-		require.Equal(c.t, r.found, traffic.Count(c.t, c.h, r.run), r.run)
-	}
+	require.Equal(c.t, c.found, traffic.CountAll(c.t, c.h))
 }

@@ -88,25 +88,42 @@ func (tr *Traffic) Acked(t testing.TB, more int) {
 // Count reads how often each record number of a run is in the table, and checks the manifests against the files.
 func Count(t testing.TB, h *collector.Harness, run string) map[uint64]int {
 	t.Helper()
-	reader, err := tables.Open(h.Data)
-	require.NoError(t, err)
 	found := map[uint64]int{}
-	sql := fmt.Sprintf("SELECT attributes['%s'] FROM t WHERE starts_with(attributes['%[1]s'], '%s-')", load.IDKey, run)
-	err = reader.Query(t.Context(), Table, sql, func(row []any) error {
-		id, _ := row[0].(string)
+	read(t, h, "WHERE starts_with(attributes['"+load.IDKey+"'], '"+run+"-')", func(id string) error {
 		n, ok := load.ParseID(run, id)
 		if !ok {
-			return fmt.Errorf("row with id %v was never sent", row[0])
+			return fmt.Errorf("row with id %q was never sent", id)
 		}
 		found[n]++
 		return nil
+	})
+	return found
+}
+
+// CountAll reads how often each id is in the table, whatever run it is of.
+func CountAll(t testing.TB, h *collector.Harness) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	read(t, h, "", func(id string) error {
+		found[id]++
+		return nil
+	})
+	return found
+}
+
+func read(t testing.TB, h *collector.Harness, where string, each func(id string) error) {
+	t.Helper()
+	reader, err := tables.Open(h.Data)
+	require.NoError(t, err)
+	err = reader.Query(t.Context(), Table, "SELECT attributes['"+load.IDKey+"'] FROM t "+where, func(row []any) error {
+		id, _ := row[0].(string)
+		return each(id)
 	})
 	require.NoError(t, err)
 	summary, err := reader.Verify(t.Context(), Table)
 	require.NoError(t, err)
 	require.Empty(t, summary.Wrong, "the manifests must say what the files hold")
 	require.NoError(t, reader.Close())
-	return found
 }
 
 // Drained waits until nothing is left between the writer and the table.
