@@ -63,8 +63,9 @@ func (h *history) group(modes ...Mode) {
 
 // run appends, seals and closes: segments of one request and of several, with and without a sync, sealed by
 // events, on request, and by Close. It goes on after errors, as clients do.
-func (h *history) run(fsys vfs.FS) error {
-	opt := options(fsys, "/wal")
+func (h *history) run(fsys vfs.FS) error { return h.runWith(options(fsys, "/wal")) }
+
+func (h *history) runWith(opt Options) error {
 	opt.MaxEvents = 6
 	l, err := Open(h.tb.Context(), opt)
 	if err != nil {
@@ -93,6 +94,15 @@ func (h *history) run(fsys vfs.FS) error {
 func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []found {
 	tb.Helper()
 	segs := scan(tb, disk, "/wal")
+	require.Empty(tb, temps(tb, disk), "ONE-1")
+	require.Empty(tb, gaps(tb, disk), "ORD-1")
+	h.judge(tb, segs, policy)
+	return segs
+}
+
+// judge holds the segments of a life against what its client knows.
+func (h *history) judge(tb testing.TB, segs []found, policy simfs.Policy) {
+	tb.Helper()
 	state := map[segment.ID]segment.State{}
 	times := map[int64]int{}
 	for _, s := range segs {
@@ -105,8 +115,6 @@ func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []f
 			require.LessOrEqual(tb, id, h.next, "ACK-2")
 		}
 	}
-	require.Empty(tb, temps(tb, disk), "ONE-1")
-	require.Empty(tb, gaps(tb, disk), "ORD-1")
 	covered := false // a later request of the same life was acknowledged under wait_for
 	for _, s := range slices.Backward(h.sent) {
 		covered = covered || s.err == nil && s.mode == WaitFor
@@ -118,7 +126,6 @@ func (h *history) verify(tb testing.TB, disk *simfs.FS, policy simfs.Policy) []f
 			}
 		}
 	}
-	return segs
 }
 
 // gaps are the numbers that a drain would report as lost.
