@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
@@ -24,7 +25,7 @@ var ErrLeaseLost = errors.New("segment: lease lost")
 type Lease struct {
 	fs    vfs.FS
 	path  string
-	lock  io.Closer
+	lock  io.Closer // nil on a volume without locks
 	inode uint64
 	over  atomic.Bool // given up
 }
@@ -48,6 +49,42 @@ func (r *Root) Lease(writer [6]byte, text string) (*Lease, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &Lease{fs: r.fs, path: path, lock: lock, inode: info.Inode}, nil
+}
+
+// LeaseUnlocked is Lease of a fresh writer on a volume without locks: the file alone. Its holder calls Beat while it
+// lives, and Check after each write; who takes it for dead calls Fence.
+func (r *Root) LeaseUnlocked(writer [6]byte, text string) (*Lease, error) {
+	path := r.leasePath(writer)
+	f, err := r.fs.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Writev([][]byte{[]byte(text)})
+	info, serr := f.Stat()
+	if err = errors.Join(err, serr, f.Close()); err != nil {
+		_ = r.fs.Remove(path) // best effort: it stays silent, and is removed as a dead writer's
+		return nil, err
+	}
+	return &Lease{fs: r.fs, path: path, inode: info.Inode}, nil
+}
+
+// Fence takes the lease of a silent writer from it on a volume without locks: what the writer has answered until
+// now it has written before, and it answers nothing more. A lease that is gone is a dead writer's as well.
+func (r *Root) Fence(writer [6]byte) (*Lease, error) {
+	l := &Lease{fs: r.fs, path: r.leasePath(writer)}
+	l.over.Store(true)
+	err := r.fs.Remove(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return l, err
+}
+
+// LastBeat is when the holder of a lease last gave a sign of life, by its own clock or the volume's; fs.ErrNotExist
+// without a lease.
+func (r *Root) LastBeat(writer [6]byte) (time.Time, error) {
+	info, err := r.fs.Stat(r.leasePath(writer))
+	return info.ModTime, err
 }
 
 func (r *Root) leasePath(writer [6]byte) string {
@@ -86,7 +123,7 @@ func (l *Lease) Check() error {
 	if l.over.Load() {
 		return fmt.Errorf("%w: %s is given up", ErrLeaseLost, l.path)
 	}
-	info, err := l.fs.Stat(l.path)
+	info, err := l.look()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s is gone", ErrLeaseLost, l.path)
@@ -96,6 +133,20 @@ func (l *Lease) Check() error {
 		return fmt.Errorf("%w: %s is another file", ErrLeaseLost, l.path)
 	}
 	return nil
+}
+
+// look describes the file that the name leads to. Without a lock the answer has to be the volume's, not that of a
+// cache of names: opening asks a server, where a description may be a minute old.
+func (l *Lease) look() (vfs.Info, error) {
+	if l.lock != nil {
+		return l.fs.Stat(l.path)
+	}
+	f, err := l.fs.Open(l.path)
+	if err != nil {
+		return vfs.Info{}, err
+	}
+	info, err := f.Stat()
+	return info, errors.Join(err, f.Close())
 }
 
 // End removes the file, if it is still the lease's, and gives the lease up: the writer has nothing in active/ any
@@ -109,5 +160,20 @@ func (l *Lease) End() error {
 		err = nil
 	}
 	l.over.Store(true)
-	return errors.Join(err, l.lock.Close())
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
+}
+
+// Beat is a sign of life. ErrLeaseLost as Check.
+func (l *Lease) Beat(now time.Time) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	f, err := l.fs.OpenRW(l.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Touch(now), f.Close())
 }

@@ -15,6 +15,8 @@ import (
 
 // adopt recovers what writers have left that died since the last look.
 func (l *Log) adopt(ctx context.Context) {
+	l.adoptMu.Lock()
+	defer l.adoptMu.Unlock()
 	start := time.Now()
 	lanes, _, err := l.root.Lanes()
 	var sum recovered
@@ -51,13 +53,13 @@ func (l *Log) adoptLane(ctx context.Context, ln segment.Lane, sum *recovered) (e
 	}()
 	busy := false
 	for _, w := range writers {
-		lease, err := l.root.Lease(w, "adopting: "+l.opt.lockText())
-		if _, alive := errors.AsType[*vfs.LockedError](err); alive {
-			busy = true
-			continue
-		}
+		lease, err := l.leaseOfDead(w)
 		if err != nil {
 			return err
+		}
+		if lease == nil {
+			busy = true
+			continue
 		}
 		dead[w] = lease
 	}
@@ -68,6 +70,18 @@ func (l *Log) adoptLane(ctx context.Context, ln segment.Lane, sum *recovered) (e
 		return nil
 	}
 	return l.recoverOf(ctx, ln, func(id segment.ID) bool { return dead[id.Writer] != nil }, sum)
+}
+
+// leaseOfDead takes the lease of a writer if it is dead; nil if it is not.
+func (l *Log) leaseOfDead(w [6]byte) (*segment.Lease, error) {
+	if l.silence != nil {
+		return l.silence.leaseOfDead(l.root, w)
+	}
+	lease, err := l.root.Lease(w, "adopting: "+l.opt.lockText())
+	if _, alive := errors.AsType[*vfs.LockedError](err); alive {
+		return nil, nil //nolint:nilnil // no lease to be had, and nothing wrong
+	}
+	return lease, err
 }
 
 // writersIn returns the writers of other processes that have a file in active/.
@@ -99,20 +113,19 @@ func (l *Log) sweepLeases() error {
 	if err != nil {
 		return err
 	}
+	if l.silence != nil {
+		l.silence.forget(writers)
+	}
 	var errs []error
 	for _, w := range writers {
 		if l.ours(w) {
 			continue
 		}
-		lease, err := l.root.Lease(w, "removing: "+l.opt.lockText())
-		if _, alive := errors.AsType[*vfs.LockedError](err); alive {
-			continue
+		lease, err := l.leaseOfDead(w)
+		if err == nil && lease != nil {
+			err = lease.End()
 		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, lease.End())
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

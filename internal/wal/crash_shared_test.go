@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +29,8 @@ const farID = 1 << 20
 type two struct {
 	disk, da, db *simfs.FS
 	a, b         *history
-	fsA, fsB     vfs.FS // da and db, or with a planted mistake over them
+	fsA, fsB     vfs.FS       // da and db, or with a planted mistake over them
+	hours        atomic.Int64 // how far ahead the clock of b is
 }
 
 func newTwo(t *testing.T) *two {
@@ -45,6 +49,7 @@ func (w *two) verify(tb testing.TB, disk *simfs.FS, policyA, policyB simfs.Polic
 	tb.Helper()
 	segs := scan(tb, disk, "/wal")
 	require.Empty(tb, temps(tb, disk), "ONE-1")
+	require.Empty(tb, gaps(tb, disk), "ORD-1")
 	require.Empty(tb, leases(tb, disk), "no lease is left")
 	var ofA, ofB []found
 	for _, s := range segs {
@@ -94,6 +99,7 @@ func TestCrash_shared_sweep(t *testing.T) {
 func (w *two) run(n int, killed bool) bool {
 	opt := sharing(w.fsB, "/wal", "b")
 	opt.MaxEvents = 6
+	opt.Now = func() time.Time { return time.Now().Add(time.Duration(w.hours.Load()) * time.Hour) }
 	w.b.l = open(w.b.tb, opt)
 	w.b.one(WaitFor)
 	var changes atomic.Int64
@@ -101,7 +107,7 @@ func (w *two) run(n int, killed bool) bool {
 		if !op.Kind.Changes() || changes.Add(1) != int64(n)+1 {
 			return nil
 		}
-		w.b.l.adopt(context.Background()) // it lives, and stands just here
+		w.look() // it lives, and stands just here
 		if killed {
 			return simfs.ErrOff
 		}
@@ -111,6 +117,13 @@ func (w *two) run(n int, killed bool) bool {
 	w.da.PowerOff()
 	w.b.one(Auto)
 	return changes.Load() > int64(n)
+}
+
+// look lets the second look for dead peers, for a long time.
+func (w *two) look() {
+	w.b.l.adopt(context.Background())
+	w.hours.Add(1)
+	w.b.l.adopt(context.Background())
 }
 
 // peerGoesOn: nothing that was answered is lost, under auto neither; and what was adopted is durable.
@@ -183,17 +196,23 @@ func (d deaf) Lock(name, text string) (io.Closer, error) {
 // onlooker takes note of failures in place of reporting them.
 type onlooker struct {
 	testing.TB
+	log    bool
 	failed atomic.Bool
 }
 
-func (o *onlooker) Errorf(string, ...any) { o.failed.Store(true) }
+func (o *onlooker) Errorf(format string, args ...any) {
+	o.failed.Store(true)
+	if o.log {
+		o.Logf(format, args...)
+	}
+}
 
 func (o *onlooker) FailNow() {
 	o.failed.Store(true)
 	runtime.Goexit()
 }
 
-// blind is a disk on which this process does not see that its lease is gone.
+// blind is a disk on which this process sees every lease that it has ever made.
 type blind struct{ vfs.FS }
 
 func (b blind) Stat(name string) (vfs.Info, error) {
@@ -204,24 +223,55 @@ func (b blind) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// A peer that gets every lease adopts from the living, at every operation. Because they look after their lease
-// before each answer, nothing that was answered is lost or doubled; where they do not, the sweep finds it. ACK-1.
-func TestCrash_shared_without_locks(t *testing.T) {
+func (b blind) Create(name string) (vfs.File, error) {
+	f, err := b.FS.Create(name)
+	if err == nil && filepath.Base(filepath.Dir(name)) == "leases" {
+		err = b.FS.Link(name, name+".seen") // a second name that Open finds
+	}
+	return f, err
+}
+
+func (b blind) Open(name string) (vfs.File, error) {
+	if filepath.Base(filepath.Dir(name)) == "leases" {
+		name += ".seen"
+	}
+	return b.FS.Open(name)
+}
+
+// lockless is a volume without file locks.
+type lockless struct{ vfs.FS }
+
+func (lockless) Lock(name, _ string) (io.Closer, error) {
+	return nil, &fs.PathError{Op: "flock", Path: name, Err: syscall.ENOLCK}
+}
+
+func (l lockless) LockShared(name, text string) (io.Closer, error) { return l.Lock(name, text) }
+
+// A peer adopts from the living, at every operation: because it gets every lease, or because there are no locks and
+// it has heard nothing for long. The living look after their lease before each answer, so nothing that was answered is
+// lost or doubled; where they do not, the sweep finds it. ACK-1.
+func TestCrash_shared_taken_for_dead(t *testing.T) {
 	t.Parallel()
-	for _, blinded := range []bool{false, true} {
-		t.Run(fmt.Sprintf("blind %t", blinded), func(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		blind  bool
+		volume func(a, b vfs.FS) (vfs.FS, vfs.FS)
+	}{
+		{"locks that do nothing", false, func(a, b vfs.FS) (vfs.FS, vfs.FS) { return a, deaf{b} }},
+		{"locks that do nothing, lease not looked after", true, func(a, b vfs.FS) (vfs.FS, vfs.FS) { return blind{a}, deaf{b} }},
+		{"no locks", false, func(a, b vfs.FS) (vfs.FS, vfs.FS) { return lockless{a}, lockless{b} }},
+		{"no locks, lease not looked after", true, func(a, b vfs.FS) (vfs.FS, vfs.FS) { return blind{lockless{a}}, lockless{b} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			caught := 0
 			for n, fired := 0, true; fired; n++ {
 				w := newTwo(t)
-				w.fsB = deaf{w.db}
-				if blinded {
-					w.fsA = blind{w.da}
-				}
+				w.fsA, w.fsB = tc.volume(w.da, w.db)
 				fired = w.run(n, false)
-				w.b.l.adopt(t.Context())
+				w.look()
 				require.NoError(t, w.b.l.Close(t.Context()))
-				tb := &onlooker{TB: t}
+				tb := &onlooker{TB: t, log: !tc.blind}
 				var done sync.WaitGroup
 				done.Go(func() { w.verify(tb, w.disk, simfs.KeepAll, simfs.KeepAll) })
 				done.Wait()
@@ -229,7 +279,8 @@ func TestCrash_shared_without_locks(t *testing.T) {
 					caught++
 				}
 			}
-			require.Equal(t, blinded, caught > 0, "%d violations", caught)
+			require.Equal(t, tc.blind, caught > 0, "%d violations", caught)
+			t.Logf("%d violations", caught)
 		})
 	}
 }

@@ -54,12 +54,16 @@ type Log struct {
 	watch   sync.WaitGroup // the watcher
 	stop    context.CancelFunc
 
-	stranded []stranded      // owned by Open, then by the watcher
-	told     map[string]bool // the same: paths of segments not recovered that the log has named
+	stranded []stranded // owned by Open, then by the watcher
+
+	adoptMu sync.Mutex      // held while lanes are looked at
+	told    map[string]bool // paths of segments not recovered that the log has named
+
+	silence *silence     // set where the volume has no locks
+	peers   atomic.Int64 // lanes in which another process was at work when last looked
 
 	leasesMu sync.Mutex
 	leases   map[[6]byte]*segment.Lease // of this process's writers, where the root is shared
-	peers    atomic.Int64               // lanes in which another process was at work when last looked
 
 	leftMu sync.Mutex
 	left   []error // what Close could not seal
@@ -148,6 +152,9 @@ func (l *Log) start(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
 	l.watch.Go(func() { l.watchLoop(watching) })
+	if l.silence != nil {
+		l.watch.Go(func() { l.beatLoop(watching) })
+	}
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (l *Log) settle(ln segment.Lane, mine func(segment.ID) bool) error {
 		if id, ok := tempOf(e.Name); mine != nil && !(ok && mine(id)) {
 			continue
 		}
-		if err := l.fs.Remove(ln.Path(segment.Active, e.Name)); err != nil {
+		if err := l.fs.Remove(ln.Path(segment.Active, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -300,7 +300,7 @@ func (l *Log) removeEmpty(ln segment.Lane, name string, sum *recovered) error {
 	if err := markVoid(ln, name); err != nil {
 		return err
 	}
-	if err := l.fs.Remove(ln.Path(segment.Active, name)); err != nil {
+	if err := l.fs.Remove(ln.Path(segment.Active, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := l.fs.SyncDir(ln.Dir(segment.Active)); err != nil {

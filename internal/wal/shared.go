@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,6 +58,9 @@ func (l *Log) joinOnce() (err error) {
 	name := filepath.Join(dir, lockName)
 	if _, err := segment.Open(l.fs, dir); errors.Is(err, segment.ErrNotRoot) {
 		lock, err := l.fs.Lock(name, makingRoot+l.opt.lockText())
+		if vfs.NoLocks(err) {
+			lock, err = io.NopCloser(nil), nil
+		}
 		if err != nil {
 			return err
 		}
@@ -65,7 +69,12 @@ func (l *Log) joinOnce() (err error) {
 			return err
 		}
 	}
-	if l.lock, err = l.fs.LockShared(name, l.opt.lockText()); err != nil {
+	l.lock, err = l.fs.LockShared(name, l.opt.lockText())
+	if vfs.NoLocks(err) {
+		l.goSilent(err)
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	if _, err = segment.Open(l.fs, dir); err == nil {
@@ -85,6 +94,8 @@ func explain(opt *Options, err error) error {
 		return fmt.Errorf("open wal %s: %w; it is not shared: every process on one WAL sets wal.shared: true, or this one another wal.directory", opt.Dir, err)
 	case errors.As(err, &locked):
 		return fmt.Errorf("open wal %s: %w; one process writes a WAL: stop that one, set another wal.directory, or set wal.shared: true for all of them", opt.Dir, err)
+	case vfs.NoLocks(err):
+		return fmt.Errorf("open wal %s: %w; the volume has no file locks: set another wal.directory, or read about wal.shared: true", opt.Dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open wal %s: uid %d may not write there: %w; change its owner or set wal.directory", opt.Dir, os.Getuid(), err)
 	default:
@@ -100,7 +111,7 @@ func (l *Log) newWriter() (w [6]byte, lease *segment.Lease, err error) {
 		if !l.opt.Shared {
 			return w, nil, nil
 		}
-		lease, err = l.root.Lease(w, l.opt.lockText())
+		lease, err = l.lease(w)
 		if _, taken := errors.AsType[*vfs.LockedError](err); taken {
 			continue
 		}
@@ -116,6 +127,13 @@ func (l *Log) newWriter() (w [6]byte, lease *segment.Lease, err error) {
 		return w, lease, nil
 	}
 	return w, nil, fmt.Errorf("take a lease: %w", err)
+}
+
+func (l *Log) lease(w [6]byte) (*segment.Lease, error) {
+	if l.silence != nil {
+		return l.root.LeaseUnlocked(w, l.opt.lockText())
+	}
+	return l.root.Lease(w, l.opt.lockText())
 }
 
 // endLease gives up the lease of one of our writers that has no file in active/ any more.
@@ -155,6 +173,9 @@ var errMoved = errors.New("its name in active/ is gone")
 
 // hire gives the lane a writer for its next segment.
 func (ln *lane) hire() error {
+	if ln.lease != nil && ln.lease.Check() != nil { // lost while nothing was open
+		ln.dismiss()
+	}
 	if ln.namer != nil {
 		return nil
 	}
@@ -183,11 +204,20 @@ func (ln *lane) abandon() {
 	_ = s.file.Close() // nothing more is promised of it
 	ln.log.unsealed.remove(s)
 	ln.seized(s, s.lost)
+	ln.cur, ln.hot = nil, false
+	ln.dismiss()
+}
+
+// dismiss gives up the lane's writer, which has no segment open.
+func (ln *lane) dismiss() {
 	if spare := ln.takeSpare(); spare != nil {
 		_ = spare.file.Close() // it has no row
 	}
+	for _, id := range ln.voided {
+		ln.skip(id)
+	}
 	ln.log.endLease(ln.writer, ln.lease)
-	ln.cur, ln.hot, ln.voided, ln.namer, ln.lease = nil, false, nil, nil, nil
+	ln.voided, ln.namer, ln.lease = nil, nil, nil
 }
 
 // seized counts a segment of ours that another process has taken for a dead writer's, or may have.
