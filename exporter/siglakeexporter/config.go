@@ -10,8 +10,9 @@ import (
 
 // Config is what a user writes under exporters::siglake.
 type Config struct {
-	WAL    WALConfig    `mapstructure:"wal"`
-	Commit CommitConfig `mapstructure:"commit"`
+	WAL     WALConfig     `mapstructure:"wal"`
+	Commit  CommitConfig  `mapstructure:"commit"`
+	Tenancy TenancyConfig `mapstructure:"tenancy"`
 }
 
 // WALConfig says where the write-ahead log is and when it refuses. It is comparable: exporters that share a
@@ -23,6 +24,9 @@ type WALConfig struct {
 	MaxBytes    int64         `mapstructure:"max_bytes"`     // bytes below directory; 0 = 75 % of the volume
 	MinFree     int64         `mapstructure:"min_free"`      // bytes left free on the volume; 0 = the larger of 5 % and 512 MiB
 	MaxInFlight int64         `mapstructure:"max_in_flight"` // bytes of requests being written at once
+	MaxWaiting  int           `mapstructure:"max_waiting"`   // requests that wait for their answer at once
+	MaxLanes    int           `mapstructure:"max_lanes"`     // tenants times indexes, those on disk included
+	MaxTenants  int           `mapstructure:"max_tenants"`   // those on disk included
 }
 
 // SegmentConfig says when an open segment is sealed: when any of the three is reached.
@@ -45,7 +49,7 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		WAL: WALConfig{
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
-			MaxInFlight: 64 << 20,
+			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
 		Commit: CommitConfig{Default: modeWaitFor},
 	}
@@ -61,6 +65,9 @@ func (c *WALConfig) Validate() error {
 		atLeast("max_bytes", c.MaxBytes, 0, "bytes, 0 for 75 % of the volume"),
 		atLeast("min_free", c.MinFree, 0, "bytes, 0 for the larger of 5 % of the volume and 512 MiB"),
 		atLeast("max_in_flight", c.MaxInFlight, 1, "bytes, for example 67108864"),
+		atLeast("max_waiting", int64(c.MaxWaiting), 1, "requests, for example 8192"),
+		atLeast("max_lanes", int64(c.MaxLanes), 3, "lanes, three for each tenant, for example 4096"),
+		atLeast("max_tenants", int64(c.MaxTenants), 1, "tenants, for example 1000"),
 	)...)
 }
 

@@ -19,7 +19,7 @@ func TestConfig(t *testing.T) {
 		WAL: WALConfig{
 			Directory:   "./data/wal",
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
-			MaxInFlight: 64 << 20,
+			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
 		Commit: CommitConfig{Default: "wait_for"},
 	}
@@ -33,19 +33,30 @@ func TestConfig(t *testing.T) {
 			WAL: WALConfig{
 				Directory: "/var/lib/siglake/wal",
 				Segment:   SegmentConfig{MaxEvents: 1000, MaxAge: 2 * time.Second, MaxBytes: 1 << 20},
-				MaxBytes:  10 << 30, MinFree: 1 << 30, MaxInFlight: 32 << 20,
+				MaxBytes:  10 << 30, MinFree: 1 << 30, MaxInFlight: 32 << 20, MaxWaiting: 100, MaxLanes: 30, MaxTenants: 10,
 			},
-			Commit: CommitConfig{Default: "auto"},
+			Commit:  CommitConfig{Default: "auto"},
+			Tenancy: TenancyConfig{Enabled: true, AuthAttribute: "tenant", Allowed: []string{"default", "team-a", "team_B"}},
 		}},
 		{id: "siglake/bad", errs: []string{
 			`wal: directory: "" names no directory; set it to where the write-ahead log lives, on a disk of its own if you can (an unset ${env:NAME} is empty: write ${env:NAME:-/path})`,
 			`max_bytes: -1 is below 0; give bytes, 0 for 75 % of the volume`,
 			`min_free: -1 is below 0; give bytes, 0 for the larger of 5 % of the volume and 512 MiB`,
 			`max_in_flight: 0 is below 1; give bytes, for example 67108864`,
+			`max_waiting: 0 is below 1; give requests, for example 8192`,
+			`max_lanes: 2 is below 3; give lanes, three for each tenant, for example 4096`,
+			`max_tenants: 0 is below 1; give tenants, for example 1000`,
+			`tenancy: allowed: tenant "a/b": segment: name not allowed: want [A-Za-z0-9_-]{1,128}; give a name that can be a tenant`,
+			`allowed: tenant "Sealed": segment: name not allowed: reserved; give a name that can be a tenant`,
+			`allowed: tenant "Default": segment: name not allowed: differs only in letter case from one that exists: "default"; give a name that can be a tenant`,
+			`allowed: "team" and "Team" differ in letter case only, or not at all; keep one`,
 			`wal::segment: max_age: 0s is below 10ms; give a duration with its unit, for example 5s (a bare 5 is 5 nanoseconds)`,
 			`max_events: 0 is below 1; give rows, for example 4096`,
 			`max_bytes: -1 is below 1; give bytes, for example 33554432`,
 			`commit::default: "sync" is not one of auto, wait_for, mirrored, force`,
+		}},
+		{id: "siglake/off", errs: []string{
+			`tenancy: enabled: false, but auth_attribute or allowed is set; set enabled: true, or remove them`,
 		}},
 		{id: "siglake/force", errs: []string{
 			`commit::default: "force" is not built in this version; use auto or wait_for (legal values: auto, wait_for, mirrored, force)`,

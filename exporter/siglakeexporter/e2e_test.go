@@ -187,7 +187,7 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 // what it calls permanent is not.
 func TestDoor_upstream_exporters_retry_what_they_should(t *testing.T) {
 	t.Parallel()
-	full := &wal.LimitError{Limit: limitInFlight, Used: 2, Max: 1}
+	full := &wal.LimitError{Limit: "max_in_flight", Used: 2, Max: 1}
 	for _, tc := range []struct {
 		name    string
 		fail    []error

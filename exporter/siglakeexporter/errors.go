@@ -21,6 +21,7 @@ import (
 const (
 	retryInFlight = 1 * time.Second  // bodies leave memory within milliseconds
 	retrySpace    = 10 * time.Second // the age at which the drain commits, so space may be free then
+	retryPlaces   = 60 * time.Second // lanes and tenants stay; a person has to raise the limit
 	retryClosed   = 1 * time.Second  // a load balancer has another process by then
 	retryStorage  = 5 * time.Second  // a full or failing disk does not heal faster
 )
@@ -28,18 +29,27 @@ const (
 // errContent marks rows that cannot be turned into the table's shape, today or later.
 var errContent = errors.New("cannot be stored")
 
-// limitInFlight is the one limit that is ordinary back pressure and no trouble with the disk.
-const limitInFlight = "max_in_flight"
+// The limits by what a client can expect of them; the others end with a request, within milliseconds.
+const (
+	limitBytes   = "max_bytes"
+	limitFree    = "min_free"
+	limitLanes   = "max_lanes"
+	limitTenants = "max_tenants"
+)
 
 // classify turns what can end a request into the answer its client gets. It is the one place that does:
 //
 //	cause                                       gRPC                HTTP   retry hint
 //	bad or unavailable mode, bad name           INVALID_ARGUMENT    400    none, permanent
+//	no tenant, or one while tenancy is off      INVALID_ARGUMENT    400    none, permanent
+//	tenant not allowed                          PERMISSION_DENIED   403    none, permanent
 //	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
-//	in-flight bytes, WAL bytes, free-disk floor RESOURCE_EXHAUSTED  429    yes
-//	client gone before admission                UNAVAILABLE         503    yes
-//	shutting down                               UNAVAILABLE         503    yes
-//	ENOSPC, EIO, fsync error, the unforeseen    UNAVAILABLE         503    yes
+//	in-flight bytes, waiting requests, share    RESOURCE_EXHAUSTED  429    1 s
+//	WAL bytes, free-disk floor                  RESOURCE_EXHAUSTED  429    10 s
+//	lanes, tenants                              RESOURCE_EXHAUSTED  429    60 s
+//	client gone before admission                UNAVAILABLE         503    1 s
+//	shutting down                               UNAVAILABLE         503    1 s
+//	ENOSPC, EIO, fsync error, lock lost, else   UNAVAILABLE         503    5 s
 //
 // The error's text is the whole cause, for the log; the status has what the client may know.
 func classify(err error) error {
@@ -48,13 +58,17 @@ func classify(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errParameter), errors.Is(err, segment.ErrBadName):
-		return refuse(err, err.Error())
+		return refuse(err, codes.InvalidArgument)
+	case errors.Is(err, errDenied):
+		return refuse(err, codes.PermissionDenied)
 	case errors.Is(err, errContent), errors.Is(err, wal.ErrRequest):
-		return refuse(err, err.Error())
+		return refuse(err, codes.InvalidArgument)
 	case errors.As(err, &full):
 		return retry(err, codes.ResourceExhausted, "refused, nothing was written: "+full.Error(), retryAfterLimit(full))
 	case errors.Is(err, wal.ErrClosed):
 		return retry(err, codes.Unavailable, "shutting down, nothing was written", retryClosed)
+	case errors.Is(err, wal.ErrLockLost):
+		return retry(err, codes.Unavailable, "another process may have the write-ahead log, nothing was written", retryStorage)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return retry(err, codes.Unavailable, "the client gave up before its rows were admitted, nothing was written", retryClosed)
 	default:
@@ -63,25 +77,33 @@ func classify(err error) error {
 }
 
 func retryAfterLimit(full *wal.LimitError) time.Duration {
-	if full.Limit == limitInFlight {
+	switch full.Limit {
+	case limitBytes, limitFree:
+		return retrySpace
+	case limitLanes, limitTenants:
+		return retryPlaces
+	default:
 		return retryInFlight
 	}
-	return retrySpace
+}
+
+// isFull tells a disk limit that stands in the way of every request. Auto is refused from a lower mark on, while
+// wait_for is still served.
+func isFull(err error, mode wal.Mode) bool {
+	full, ok := errors.AsType[*wal.LimitError](err)
+	return ok && (full.Limit == limitBytes || full.Limit == limitFree) && mode != wal.Auto
 }
 
 // isTrouble tells what a person should look at from what a client can mend or wait out.
-func isTrouble(err error, mode wal.Mode) bool {
-	var full *wal.LimitError
-	switch {
-	case errors.As(err, &full):
-		// Auto is refused from a lower mark on, while wait_for is still served.
-		return full.Limit != limitInFlight && mode != wal.Auto
-	case errors.Is(err, errParameter), errors.Is(err, errContent), errors.Is(err, segment.ErrBadName), errors.Is(err, wal.ErrRequest),
-		errors.Is(err, wal.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return false
-	default:
-		return err != nil
+func isTrouble(err error) bool {
+	for _, mild := range [...]error{
+		nil, errParameter, errDenied, errContent, segment.ErrBadName, wal.ErrRequest, wal.ErrFull, wal.ErrClosed, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, mild) {
+			return false
+		}
 	}
+	return true
 }
 
 // errnoText names the system's reason without the server's paths.
@@ -106,8 +128,8 @@ func (a *answer) GRPCStatus() *status.Status { return a.status }
 
 // refuse is for what the same bytes can never get past. consumererror.IsPermanent finds the second cause;
 // wrapping the first would put "Permanent error: " before what the client reads.
-func refuse(cause error, text string) error {
-	return &answer{status.New(codes.InvalidArgument, text), []error{cause, consumererror.NewPermanent(cause)}}
+func refuse(cause error, code codes.Code) error {
+	return &answer{status.New(code, cause.Error()), []error{cause, consumererror.NewPermanent(cause)}}
 }
 
 // retry asks the client to come back after at least a second. Without RetryInfo OTLP clients drop what they

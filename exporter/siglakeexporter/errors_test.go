@@ -27,7 +27,8 @@ type answerCase struct {
 	http    int
 	text    string
 	retry   time.Duration // 0 = permanent
-	trouble bool          // reported as the component's status, under wait_for
+	trouble bool          // reported as the component's status, under wait_for, until the next success
+	full    bool          // the same, until the log says that there is room
 }
 
 func answerCases() []answerCase {
@@ -36,8 +37,14 @@ func answerCases() []answerCase {
 	enospc := &fs.PathError{Op: "write", Path: "/secret/place", Err: syscall.ENOSPC}
 	return []answerCase{
 		{name: "in flight", cause: full("max_in_flight"), code: codes.ResourceExhausted, http: 429, retry: retryInFlight, text: "refused, nothing was written: wal: 7 of 5 bytes of max_in_flight in use"},
-		{name: "wal bytes", cause: full("max_bytes"), code: codes.ResourceExhausted, http: 429, retry: retrySpace, trouble: true, text: "refused, nothing was written: wal: 7 of 5 bytes of max_bytes in use"},
-		{name: "free floor", cause: full("min_free"), code: codes.ResourceExhausted, http: 429, retry: retrySpace, trouble: true, text: "refused, nothing was written: wal: 7 bytes free on the volume, min_free keeps 5"},
+		{name: "wal bytes", cause: full("max_bytes"), code: codes.ResourceExhausted, http: 429, retry: retrySpace, full: true, text: "refused, nothing was written: wal: 7 of 5 bytes of max_bytes in use"},
+		{name: "free floor", cause: full("min_free"), code: codes.ResourceExhausted, http: 429, retry: retrySpace, full: true, text: "refused, nothing was written: wal: 7 bytes free on the volume, min_free keeps 5"},
+		{name: "waiting", cause: full("max_waiting"), code: codes.ResourceExhausted, http: 429, retry: retryInFlight, text: "refused, nothing was written: wal: 7 of 5 requests of max_waiting in use"},
+		{name: "tenant share", cause: wrap(&wal.LimitError{Limit: "tenant_share", Of: "max_in_flight", Used: 7, Max: 5}), code: codes.ResourceExhausted, http: 429, retry: retryInFlight, text: "refused, nothing was written: wal: this tenant uses 7 bytes of max_in_flight, more than 5 is not its share now"},
+		{name: "lanes", cause: full("max_lanes"), code: codes.ResourceExhausted, http: 429, retry: retryPlaces, text: "refused, nothing was written: wal: 7 of 5 lanes of max_lanes in use"},
+		{name: "tenants", cause: full("max_tenants"), code: codes.ResourceExhausted, http: 429, retry: retryPlaces, text: "refused, nothing was written: wal: 7 of 5 tenants of max_tenants in use"},
+		{name: "lock lost", cause: wrap(wal.ErrLockLost), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "another process may have the write-ahead log, nothing was written"},
+		{name: "tenant denied", cause: fmt.Errorf("%w: x is not allowed here", errDenied), code: codes.PermissionDenied, http: 403, text: "tenant denied: x is not allowed here"},
 		{name: "disk full", cause: wrap(enospc), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged: no space left on device"},
 		{name: "fsync", cause: wrap(syscall.EIO), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged: input/output error"},
 		{name: "unforeseen", cause: errors.New("boom"), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged"},
@@ -55,7 +62,7 @@ func answerCases() []answerCase {
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, classify(nil))
-	require.False(t, isTrouble(nil, wal.WaitFor))
+	require.False(t, isTrouble(nil))
 	for _, tc := range answerCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +75,8 @@ func TestClassify(t *testing.T) {
 			require.Equal(t, tc.text, st.Message())
 			require.Equal(t, tc.retry == 0, consumererror.IsPermanent(err))
 			require.Equal(t, tc.retry, retryDelay(st))
-			require.Equal(t, tc.trouble, isTrouble(tc.cause, wal.WaitFor))
+			require.Equal(t, tc.trouble, isTrouble(tc.cause))
+			require.Equal(t, tc.full, isFull(tc.cause, wal.WaitFor))
 
 			// Wrapped by others on the way, it stays what it is.
 			wrapped := fmt.Errorf("fan out: %w", err)
@@ -77,7 +85,7 @@ func TestClassify(t *testing.T) {
 		})
 	}
 	// auto is refused from a lower mark on: no reason to call the component ill.
-	require.False(t, isTrouble(&wal.LimitError{Limit: "max_bytes"}, wal.Auto))
+	require.False(t, isFull(&wal.LimitError{Limit: "max_bytes"}, wal.Auto))
 }
 
 // retryDelay is the hint in a status, 0 when there is none.

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// tenantDefault is the tenant of all rows in this version.
-	tenantDefault = "default"
 	// ingestparamsType is the extension that brings a request's mode here; known by name only, because
 	// components do not import each other.
 	ingestparamsType = "ingestparams"
@@ -112,6 +110,10 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 		MaxBytes:        w.MaxBytes,
 		MinFree:         w.MinFree,
 		MaxInFlight:     w.MaxInFlight,
+		MaxWaiting:      w.MaxWaiting,
+		MaxLanes:        w.MaxLanes,
+		MaxTenants:      w.MaxTenants,
+		FairShare:       e.cfg.Tenancy.Enabled,
 		Holder:          e.holder(),
 		Logger:          e.set.Logger,
 		Meter:           e.set.MeterProvider.Meter(scopeName),
@@ -121,6 +123,7 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 	}
 	e.log = log
 	e.health.start(host)
+	log.join(&e.health)
 	if first && !hasExtension(host, ingestparamsType) {
 		e.set.Logger.Warn("no ingestparams extension runs: the query parameter commit is ignored, and header and metadata are too unless the "+
 			"receiver sets include_metadata; such requests get commit::default",
@@ -157,6 +160,7 @@ func (e *siglake[T]) shutdown(ctx context.Context) error {
 		return nil
 	}
 	log := e.log
+	log.leave(&e.health)
 	e.log = nil
 	return e.shared.release(ctx, log)
 }
@@ -171,7 +175,12 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 	if err != nil {
 		return classify(err)
 	}
-	r := &request[T]{data: data, items: e.items(data), tenant: tenantDefault, mode: mode}
+	tenant, reason, err := e.cfg.Tenancy.of(ctx)
+	if err != nil {
+		e.metrics.tenantRefused.Add(ctx, 1, byReason(reason))
+		return classify(err)
+	}
+	r := &request[T]{data: data, items: e.items(data), tenant: tenant, mode: mode}
 	if r.items == 0 {
 		return nil // an empty request: success, nothing written
 	}
@@ -179,7 +188,7 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 	switch {
 	case err == nil:
 		e.health.well()
-	case isTrouble(err, mode):
+	case isTrouble(err):
 		e.health.trouble(err)
 	}
 	return classify(err)
@@ -192,6 +201,10 @@ func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 	if e.log == nil {
 		return wal.ErrClosed
 	}
+	if err := e.log.Enter(r.tenant); err != nil {
+		return err
+	}
+	defer e.log.Leave(r.tenant)
 	if r.items <= mergedItems {
 		return e.merger.do(ctx, r)
 	}
@@ -236,6 +249,9 @@ func (e *siglake[T]) write(ctx context.Context, tenant string, mode wal.Mode, re
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
 			Mode: mode,
 		}); err != nil {
+			if isFull(err, mode) {
+				e.log.stand(err) // until the log says that there is room
+			}
 			return err
 		}
 	}

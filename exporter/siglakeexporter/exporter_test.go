@@ -154,10 +154,11 @@ func TestExporter_options_reach_the_log(t *testing.T) {
 	opt := r.log.opened[0]
 	require.NotNil(t, opt.Logger)
 	require.NotNil(t, opt.Meter)
-	opt.Logger, opt.Meter = nil, nil
+	require.NotNil(t, opt.Health)
+	opt.Logger, opt.Meter, opt.Health = nil, nil, nil
 	require.Equal(t, wal.Options{
 		Dir: "wal", MaxEvents: 4096, MaxAge: r.cfg.WAL.Segment.MaxAge, SegmentMaxBytes: 32 << 20,
-		MaxBytes: 9, MinFree: 8, MaxInFlight: 64 << 20, Holder: "siglakecol, exporter siglake",
+		MaxBytes: 9, MinFree: 8, MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000, Holder: "siglakecol, exporter siglake",
 	}, opt)
 }
 
@@ -296,7 +297,11 @@ func TestExporter_reports_trouble_and_recovery(t *testing.T) {
 			require.Error(t, e.ConsumeLogs(t.Context(), testdata.GenerateLogs(1)))
 			require.NoError(t, e.ConsumeLogs(t.Context(), testdata.GenerateLogs(1)))
 			var want []componentstatus.Status
-			if tc.trouble {
+			if tc.full {
+				require.Equal(t, []componentstatus.Status{componentstatus.StatusRecoverableError}, r.host.statuses(), "others may be too large")
+				r.log.opened[0].Health(nil)
+			}
+			if tc.trouble || tc.full {
 				want = []componentstatus.Status{componentstatus.StatusRecoverableError, componentstatus.StatusOK}
 			}
 			require.Equal(t, want, r.host.statuses())

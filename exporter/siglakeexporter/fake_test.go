@@ -15,8 +15,10 @@ type fakeLog struct {
 	appends []wal.Request // bodies not kept: they are the caller's again after Append
 	fail    []error       // answers of the next appends, then nil
 	closes  int
-	limited int           // appends whose ctx had a deadline
-	block   chan struct{} // if set, Append waits for it, whatever its ctx says
+	full    error          // answer of Enter
+	inside  map[string]int // requests between Enter and Leave, by tenant
+	limited int            // appends whose ctx had a deadline
+	block   chan struct{}  // if set, Append waits for it, whatever its ctx says
 }
 
 func (f *fakeLog) open(_ context.Context, opt wal.Options) (appender, error) {
@@ -46,6 +48,26 @@ func (f *fakeLog) Append(ctx context.Context, r wal.Request) (wal.Receipt, error
 	err := f.fail[0]
 	f.fail = f.fail[1:]
 	return wal.Receipt{}, err
+}
+
+// Enter lets in while full is nil.
+func (f *fakeLog) Enter(tenant string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.full != nil {
+		return f.full
+	}
+	if f.inside == nil {
+		f.inside = map[string]int{}
+	}
+	f.inside[tenant]++
+	return nil
+}
+
+func (f *fakeLog) Leave(tenant string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inside[tenant]--
 }
 
 func (f *fakeLog) Close(context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
@@ -164,7 +165,7 @@ func TestExporter_merged_requests_fail_on_their_own(t *testing.T) {
 		for range n {
 			records.AppendEmpty().Body().SetStr("good")
 		}
-		return &request[plog.Logs]{data: ld, items: n, tenant: tenantDefault, mode: wal.WaitFor}
+		return &request[plog.Logs]{data: ld, items: n, tenant: segment.DefaultTenant, mode: wal.WaitFor}
 	}
 	bad := good(200) // its rows repeat a resource to more than what one request may hold
 	bad.data.ResourceLogs().At(0).Resource().Attributes().PutStr("big", strings.Repeat("x", 30<<20))

@@ -17,7 +17,7 @@ const (
 
 // metrics are the instruments of metadata.yaml.
 type metrics struct {
-	adjusted, rowless metric.Int64Counter
+	adjusted, rowless, tenantRefused metric.Int64Counter
 }
 
 func newMetrics(m metric.Meter) (*metrics, error) {
@@ -33,7 +33,16 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms := &metrics{adjusted: adjusted, rowless: rowless}
+	tenantRefused, err := m.Int64Counter("siglake_ingest_tenant_refused_total",
+		metric.WithDescription("Requests refused for the tenant they name, or do not name, by reason."),
+		metric.WithUnit("{request}"))
+	if err != nil {
+		return nil, err
+	}
+	ms := &metrics{adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused}
+	for _, reason := range tenantReasons() {
+		ms.tenantRefused.Add(context.Background(), 0, byReason(reason))
+	}
 	for reason := range (otelarrow.Adjusted{}).All() {
 		ms.adjusted.Add(context.Background(), 0, byReason(reason))
 	}

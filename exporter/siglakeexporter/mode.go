@@ -65,10 +65,8 @@ func (m Mode) wal() (wal.Mode, error) {
 // Errors satisfy errors.Is with errParameter.
 func requestMode(ctx context.Context, byDefault wal.Mode) (wal.Mode, error) {
 	md := client.FromContext(ctx).Metadata
-	for _, key := range [...]string{keyIndex, keyTenant} {
-		if len(md.Get(key)) > 0 {
-			return 0, fmt.Errorf("%w %s: choosing where rows go is not built in this version; leave it out", errParameter, key)
-		}
+	if len(md.Get(keyIndex)) > 0 {
+		return 0, fmt.Errorf("%w %s: choosing where rows go is not built in this version; leave it out", errParameter, keyIndex)
 	}
 	values := md.Get(keyCommit)
 	switch len(values) {

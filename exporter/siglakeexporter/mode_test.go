@@ -28,7 +28,6 @@ func TestRequestMode(t *testing.T) {
 		{name: "empty", md: map[string][]string{keyCommit: {""}}, err: `request parameter commit: "" is not one of auto, wait_for, mirrored, force`},
 		{name: "repeated", md: map[string][]string{keyCommit: {"auto", "auto"}}, err: `request parameter commit: given 2 times, want exactly one of auto, wait_for, mirrored, force`},
 		{name: "index", md: map[string][]string{keyIndex: {"audit"}}, err: `request parameter x-siglake-index: choosing where rows go is not built in this version; leave it out`},
-		{name: "tenant", md: map[string][]string{keyTenant: {"a"}}, err: `request parameter x-siglake-tenant: choosing where rows go is not built in this version; leave it out`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
@@ -13,6 +14,8 @@ import (
 
 // appender is what the exporter needs of a *wal.Log.
 type appender interface {
+	Enter(tenant string) error
+	Leave(tenant string)
 	Append(ctx context.Context, r wal.Request) (wal.Receipt, error)
 	Close(ctx context.Context) error
 }
@@ -43,6 +46,34 @@ type sharedLog struct {
 	id    component.ID
 	cfg   WALConfig
 	users int
+
+	mu       sync.Mutex
+	standing error // what the log said last
+	healths  []*health
+}
+
+// stand tells all users what stands in the way of every request, nil when nothing does.
+func (l *sharedLog) stand(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.standing = err
+	for _, h := range l.healths {
+		h.stands(err)
+	}
+}
+
+// join makes h hear what the log says from now on, beginning with what it said last.
+func (l *sharedLog) join(h *health) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.healths = append(l.healths, h)
+	h.stands(l.standing)
+}
+
+func (l *sharedLog) leave(h *health) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.healths = slices.DeleteFunc(l.healths, func(o *health) bool { return o == h })
 }
 
 func newRegistry(open opener) *registry {
@@ -66,11 +97,11 @@ func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, 
 		log.users++
 		return log, false, nil
 	}
-	opened, err := r.open(ctx, opt)
-	if err != nil {
+	log = &sharedLog{id: id, cfg: cfg, users: 1}
+	opt.Health = log.stand
+	if log.appender, err = r.open(ctx, opt); err != nil {
 		return nil, false, fmt.Errorf("wal::directory: %q: %w", cfg.Directory, err) // wal names the holder of a lock and the way out
 	}
-	log = &sharedLog{appender: opened, id: id, cfg: cfg, users: 1}
 	r.logs[root] = log
 	return log, true, nil
 }

@@ -3,6 +3,7 @@ package ingestparams
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 
@@ -40,14 +41,14 @@ type params struct {
 func (p *params) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mode, bad := fromHTTP(r)
+			chosen, bad := fromHTTP(r)
 			if bad != nil {
 				p.metrics.addRefused(r.Context(), bad.reason, 1)
 				writeInvalid(w, r, bad.text)
 				return
 			}
-			if mode != "" {
-				r = r.WithContext(withMode(r.Context(), mode))
+			if len(chosen) > 0 {
+				r = r.WithContext(with(r.Context(), chosen))
 			}
 			answer := &answerWriter{ResponseWriter: w, r: r}
 			next.ServeHTTP(answer, r)
@@ -78,34 +79,34 @@ func (p *params) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, err
 
 func (p *params) grpcContext(ctx context.Context) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	mode, bad := fromGRPC(md)
+	chosen, bad := fromGRPC(md)
 	if bad != nil {
 		p.metrics.addRefused(ctx, bad.reason, 1)
 		return nil, status.Error(codes.InvalidArgument, bad.text)
 	}
-	if mode == "" {
+	if len(chosen) == 0 {
 		return ctx, nil
 	}
-	return withMode(ctx, mode), nil
+	return with(ctx, chosen), nil
 }
 
-// streamWithContext is a stream whose calls see the commit mode.
+// streamWithContext is a stream whose calls see what the request chose.
 type streamWithContext struct {
 	grpc.ServerStream
 	ctx context.Context // what grpc.ServerStream hands out by its method
 }
 
-// Context returns the context with the commit mode.
+// Context returns the context with what the request chose.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
 
-// withMode replaces client.Info by a copy that carries mode; what the receiver put there stays.
-func withMode(ctx context.Context, mode string) context.Context {
+// with replaces client.Info by a copy that carries what the request chose; what the receiver put there stays.
+func with(ctx context.Context, chosen choice) context.Context {
 	info := client.FromContext(ctx)
 	md := map[string][]string{}
 	for key := range info.Metadata.Keys() {
 		md[key] = info.Metadata.Get(key)
 	}
-	md[metadataCommit] = []string{mode}
+	maps.Copy(md, chosen)
 	info.Metadata = client.NewMetadata(md)
 	return client.NewContext(ctx, info)
 }

@@ -25,6 +25,7 @@ func TestFromHTTP(t *testing.T) {
 		query  string
 		header http.Header
 		want   string
+		tenant string
 		reason reason
 		text   string
 	}{
@@ -55,8 +56,14 @@ func TestFromHTTP(t *testing.T) {
 		{name: "list in header", header: header(headerCommit, "auto, force"), reason: reasonCommit, text: `header X-Siglake-Commit: "auto, force" is not one of ` + four},
 		{name: "index header", header: header("X-Siglake-Index", "audit"), reason: reasonIndex, text: "header X-Siglake-Index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
 		{name: "index query", query: "index=audit", reason: reasonIndex, text: "query parameter index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
-		{name: "tenant header", query: "commit=auto", header: header("x-siglake-tenant", "a"), reason: reasonTenant, text: "header X-Siglake-Tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
-		{name: "tenant query", query: "tenant=", reason: reasonTenant, text: "query parameter tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
+		{name: "tenant header", query: "commit=auto", header: header("x-siglake-tenant", "a"), want: "auto", tenant: "a"},
+		{name: "tenant query", query: "tenant=team-a", tenant: "team-a"},
+		{name: "empty tenant is for the exporter to refuse", query: "tenant=", tenant: "<empty>"},
+		{name: "tenant twice the same", query: "tenant=a", header: header(headerTenant, "a"), tenant: "a"},
+		{name: "query does not overrule the header's tenant", query: "tenant=b", header: header(headerTenant, "a"), reason: reasonTenant, text: `query parameter tenant: "b" is not what header X-Siglake-Tenant says; name the tenant in one of them`},
+		{name: "header given twice behind a query", query: "tenant=a", header: header(headerTenant, "a", headerTenant, "b"), reason: reasonTenant, text: `query parameter tenant: "a" is not what header X-Siglake-Tenant says; name the tenant in one of them`},
+		{name: "repeated tenant query", query: "tenant=a&tenant=a", reason: reasonTenant, text: "query parameter tenant: given 2 times, want exactly one"},
+		{name: "repeated tenant header", header: header(headerTenant, "a", headerTenant, "a"), reason: reasonTenant, text: "header X-Siglake-Tenant: given 2 times, want exactly one"},
 		{name: "upper case tenant query", query: "TENANT=a", reason: reasonQuery, text: `query parameter "TENANT": names are lower-case, write tenant`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -67,7 +74,8 @@ func TestFromHTTP(t *testing.T) {
 				r.Header = tc.header
 			}
 			got, bad := fromHTTP(r)
-			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want, first(got[metadataCommit]))
+			require.Equal(t, tc.tenant, first(got[metadataTenant]))
 			if tc.text == "" {
 				require.Nil(t, bad)
 				return
@@ -81,10 +89,11 @@ func TestFromHTTP(t *testing.T) {
 func TestFromGRPC(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name string
-		md   metadata.MD
-		want string
-		text string
+		name   string
+		md     metadata.MD
+		want   string
+		tenant string
+		text   string
 	}{
 		{name: "nil"},
 		{name: "none", md: metadata.Pairs("user-agent", "x")},
@@ -92,12 +101,14 @@ func TestFromGRPC(t *testing.T) {
 		{name: "unknown", md: metadata.Pairs("x-siglake-commit", "Auto"), text: `metadata x-siglake-commit: "Auto" is not one of auto, wait_for, mirrored, force`},
 		{name: "repeated", md: metadata.Pairs("x-siglake-commit", "auto", "x-siglake-commit", "auto"), text: "metadata x-siglake-commit: given 2 times, want exactly one of auto, wait_for, mirrored, force"},
 		{name: "index", md: metadata.Pairs("x-siglake-index", "a"), text: "metadata x-siglake-index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
-		{name: "tenant", md: metadata.Pairs("x-siglake-tenant", "a"), text: "metadata x-siglake-tenant: choosing the tenant is not built in this version; leave it out (rows go to the tenant default)"},
+		{name: "tenant", md: metadata.Pairs("x-siglake-tenant", "a"), tenant: "a"},
+		{name: "repeated tenant", md: metadata.Pairs("x-siglake-tenant", "a", "x-siglake-tenant", "b"), text: "metadata x-siglake-tenant: given 2 times, want exactly one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got, bad := fromGRPC(tc.md)
-			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want, first(got[metadataCommit]))
+			require.Equal(t, tc.tenant, first(got[metadataTenant]))
 			if tc.text == "" {
 				require.Nil(t, bad)
 				return
@@ -105,5 +116,17 @@ func TestFromGRPC(t *testing.T) {
 			require.NotNil(t, bad)
 			require.Equal(t, tc.text, bad.text)
 		})
+	}
+}
+
+// first shows an empty value, which is not none.
+func first(values []string) string {
+	switch {
+	case len(values) == 0:
+		return ""
+	case values[0] == "":
+		return "<empty>"
+	default:
+		return values[0]
 	}
 }

@@ -50,6 +50,9 @@ func (p *params) NotifyConfigSnapshot(_ context.Context, snapshot extensioncapab
 	if err != nil {
 		return err
 	}
+	if lost := cfg.lostTenants(); len(lost) > 0 {
+		return fmt.Errorf("check that every row keeps its tenant: %w", errors.Join(lost...))
+	}
 	broken, bare := cfg.inspect()
 	for _, key := range bare {
 		p.logger.Warn("receiver feeds siglake without the ingestparams middleware: the query parameter commit is ignored there and "+
@@ -87,7 +90,7 @@ func readEffective(conf *confmap.Conf) (*effective, error) {
 // inspect walks from every siglake exporter back to the receivers, through connectors. It returns what acks
 // early on the way, and the OTLP protocols (as configuration keys) that lack this middleware.
 func (e *effective) inspect() (broken []brokenAckError, bare []string) {
-	reached := e.reachSiglake()
+	reached := e.reach(func(id string) bool { return typeOf(id) == siglakeType })
 	seen := map[string]bool{} // components may stand in several pipelines
 	for _, name := range slices.Sorted(maps.Keys(reached)) {
 		pl, via := e.Service.Pipelines[name], reached[name]
@@ -124,12 +127,12 @@ func (e *effective) inspect() (broken []brokenAckError, bare []string) {
 	return broken, bare
 }
 
-// reachSiglake returns the pipelines whose data ends in a siglake exporter, each with how it gets there.
-func (e *effective) reachSiglake() map[string]string {
+// reach returns the pipelines whose data ends in an exporter that is meant, each with how it gets there.
+func (e *effective) reach(meant func(exporter string) bool) map[string]string {
 	reached := map[string]string{}
 	var queue []string
 	for _, name := range slices.Sorted(maps.Keys(e.Service.Pipelines)) {
-		if slices.ContainsFunc(e.Service.Pipelines[name].Exporters, func(id string) bool { return typeOf(id) == siglakeType }) {
+		if slices.ContainsFunc(e.Service.Pipelines[name].Exporters, meant) {
 			reached[name] = ""
 			queue = append(queue, name)
 		}

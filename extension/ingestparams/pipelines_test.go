@@ -270,3 +270,55 @@ func TestNotifyConfigSnapshot_warns_of_a_receiver_without_the_middleware(t *test
 		"fix=add {id: ingestparams} to receivers::otlp/both::protocols::http::middlewares",
 	}, warnings)
 }
+
+// C6: where tenancy is on, nothing may stand in between that forgets whose rows it holds, whatever is allowed.
+func TestNotifyConfigSnapshot_C6_refuses_what_forgets_the_tenant(t *testing.T) {
+	t.Parallel()
+	const (
+		tenants = "check that every row keeps its tenant: "
+		off     = ", or switch tenancy off in the siglake exporter"
+		on      = "siglake: {tenancy: {enabled: true}}, siglake/off: {tenancy: {enabled: false}}, nop: "
+	)
+	for _, tc := range []struct {
+		name  string
+		given collector
+		want  []string
+	}{
+		{name: "clean", given: collector{exporters: on, processors: "queued: ", pipelines: "logs: {receivers: [otlp], processors: [queued], exporters: [siglake]}"}},
+		{
+			name: "queues with storage, in processor and exporter, even if they wait",
+			given: collector{
+				exporters:  "siglake: {tenancy: {enabled: true}, sending_queue: {storage: file_storage, wait_for_result: true}}",
+				processors: "queued: {sending_queue: {storage: file_storage, wait_for_result: true}}, queued/self: {storage: x}, queued/off: {sending_queue: {enabled: false, storage: file_storage}}",
+				pipelines:  "logs: {receivers: [otlp], processors: [queued, queued/self, queued/off], exporters: [siglake]}",
+			},
+			want: []string{
+				`pipeline "logs": processor "queued" ` + onDiskText + `: remove its queue`,
+				`pipeline "logs": processor "queued/self" ` + onDiskText + `: remove its queue`,
+				`pipeline "logs": exporter "siglake" ` + onDiskText + `: remove its queue`,
+			},
+		},
+		{
+			name:  "batch, through a connector",
+			given: collector{exporters: on, processors: "batch: ", connectors: "forward: ", pipelines: "logs/in: {receivers: [otlp], processors: [batch], exporters: [forward]}, logs: {receivers: [forward], exporters: [siglake]}"},
+			want:  []string{`pipeline "logs/in" (feeds siglake through connector "forward" and pipeline "logs"): processor "batch" forgets the tenant of a request: take batch out of service::pipelines::logs/in::processors`},
+		},
+		{name: "batch that keeps it", given: collector{exporters: on, processors: "batch: {metadata_keys: [X-Siglake-Tenant]}", pipelines: "logs: {receivers: [otlp], processors: [batch], exporters: [siglake]}"}},
+		{name: "batch before an exporter without tenancy", given: collector{exporters: on, processors: "batch: ", pipelines: "logs: {receivers: [otlp], processors: [batch], exporters: [siglake/off]}"}},
+		{
+			name:  "rows of no request",
+			given: collector{exporters: on, connectors: "spanmetrics: ", pipelines: "traces: {receivers: [otlp], exporters: [spanmetrics]}, metrics: {receivers: [spanmetrics], exporters: [siglake]}"},
+			want:  []string{`pipeline "metrics": connector "spanmetrics" makes rows that are no tenant's: send them to a siglake exporter without tenancy, with a directory of its own`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, _ := notify(t, &Config{AllowBrokenAck: true}, tc.given.yaml())
+			if len(tc.want) == 0 {
+				require.Empty(t, got)
+				return
+			}
+			require.Equal(t, tenants+strings.Join(tc.want, off+"\n")+off, got)
+		})
+	}
+}

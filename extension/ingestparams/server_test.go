@@ -150,26 +150,41 @@ func TestServer_mode_reaches_the_consumer(t *testing.T) {
 		info = <-s.info
 		require.Equal(t, []string{"auto"}, info.Metadata.Get(metadataCommit))
 
+		code, _, _ = s.post(t, "/v1/logs?tenant=team-a", "application/json", nil)
+		require.Equal(t, http.StatusOK, code)
+		info = <-s.info
+		require.Equal(t, []string{"team-a"}, info.Metadata.Get(metadataTenant))
+
 		code, _, _ = s.post(t, "/v1/logs", "application/x-protobuf", nil)
 		require.Equal(t, http.StatusOK, code)
 		info = <-s.info
 		require.Empty(t, info.Metadata.Get(metadataCommit))
 
-		ctx := metadata.AppendToOutgoingContext(t.Context(), metadataCommit, "wait_for")
+		ctx := metadata.AppendToOutgoingContext(t.Context(), metadataCommit, "wait_for", metadataTenant, "team-b")
 		_, err := s.grpc.Export(ctx, plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(1)))
 		require.NoError(t, err)
 		info = <-s.info
 		require.Equal(t, []string{"wait_for"}, info.Metadata.Get(metadataCommit))
+		require.Equal(t, []string{"team-b"}, info.Metadata.Get(metadataTenant))
 	}
 }
 
-func TestWithMode_keeps_what_the_receiver_knew(t *testing.T) {
+// identity is what an authenticator knows of a client.
+type identity struct{}
+
+func (identity) GetAttribute(string) any     { return nil }
+func (identity) GetAttributeNames() []string { return nil }
+
+func TestWith_keeps_what_the_receiver_knew(t *testing.T) {
 	t.Parallel()
 	in := client.Info{
 		Addr:     &net.TCPAddr{Port: 1},
+		Auth:     identity{},
 		Metadata: client.NewMetadata(map[string][]string{"x-other": {"a", "b"}, metadataCommit: {"auto"}}),
 	}
-	got := client.FromContext(withMode(client.NewContext(t.Context(), in), "force"))
+	got := client.FromContext(with(client.NewContext(t.Context(), in), choice{metadataCommit: {"force"}, metadataTenant: {"a"}}))
+	require.Equal(t, in.Auth, got.Auth)
+	require.Equal(t, []string{"a"}, got.Metadata.Get(metadataTenant))
 	require.Equal(t, in.Addr, got.Addr)
 	require.Equal(t, []string{"a", "b"}, got.Metadata.Get("x-other"))
 	require.Equal(t, []string{"force"}, got.Metadata.Get(metadataCommit))
@@ -199,7 +214,7 @@ func TestServer_refuses_before_anything_is_stored(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Equal(t, "application/json", contentType)
 
-	code, _, _ = s.post(t, "/v1/logs?tenant=a", "application/json", nil)
+	code, _, _ = s.post(t, "/v1/logs?tenant=a&tenant=b", "application/json", nil)
 	require.Equal(t, http.StatusBadRequest, code)
 
 	ctx := metadata.AppendToOutgoingContext(t.Context(), metadataCommit, "bogus")

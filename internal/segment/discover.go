@@ -27,7 +27,7 @@ func (r *Root) Lanes() (lanes []Lane, strangers []string, err error) {
 	for _, e := range entries {
 		switch {
 		case rootFile(e.Name):
-		case !e.IsDir || checkTenant(e.Name) != nil:
+		case !e.IsDir || CheckTenant(e.Name) != nil:
 			strangers = append(strangers, e.Name)
 		default:
 			ls, ss, err := r.tenantLanes(e.Name)

@@ -48,12 +48,21 @@ func rootFile(name string) bool {
 	return false
 }
 
-// checkTenant accepts [A-Za-z0-9_-]{1,128}.
-func checkTenant(name string) error {
+// DefaultTenant is the tenant of requests where tenancy is off. No other spelling of it is a tenant: where tenancy
+// is switched off again, its rows must have their place.
+const DefaultTenant = "default"
+
+// CheckTenant accepts [A-Za-z0-9_-]{1,128}.
+//
+//	errors  ErrBadName, ErrReservedName, ErrCaseClash (all satisfy errors.Is ErrBadName)
+func CheckTenant(name string) error {
 	ok := len(name) > 0 && len(name) <= maxName
 	for i := 0; ok && i < len(name); i++ {
 		c := name[i]
 		ok = lowerOrDigit(c) || c >= 'A' && c <= 'Z' || c == '_' || c == '-'
+	}
+	if strings.EqualFold(name, DefaultTenant) && name != DefaultTenant {
+		return fmt.Errorf("tenant %q: %w: %q", name, ErrCaseClash, DefaultTenant)
 	}
 	return verdict("tenant", name, ok, "[A-Za-z0-9_-]{1,128}")
 }

@@ -163,7 +163,7 @@ func (r *Root) UUID() uuid.UUID { return r.uuid }
 //
 //	errors  ErrBadName, ErrReservedName, ErrCaseClash (all satisfy errors.Is ErrBadName)
 func (r *Root) Lane(tenant, index string) (Lane, error) {
-	if err := checkTenant(tenant); err != nil {
+	if err := CheckTenant(tenant); err != nil {
 		return Lane{}, err
 	}
 	if err := checkIndex(index); err != nil {

@@ -45,7 +45,7 @@ type pending struct {
 // Append writes one batch and returns when it is as durable as r.Mode says (see Mode).
 //
 //	return  the segment and the rows of it that are now r's
-//	errors  *LimitError (ErrFull), ErrRequest, ErrClosed and segment's name errors: nothing was written.
+//	errors  *LimitError (ErrFull), ErrRequest, ErrClosed, ErrLockLost and segment's name errors: nothing was written.
 //	        Anything else is trouble with the storage: the rows were refused, yet some may be found after a
 //	        restart; a caller who sends them again may store them twice
 //	ctx     is looked at before admission only: once a request is admitted its fate is the write's
@@ -67,19 +67,21 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	ln, err := l.lane(r.Tenant, r.Index)
-	if err != nil {
-		return Receipt{}, err
-	}
 	if err := frame.MarkSynced(r.Body, 0); err != nil {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	size := int64(len(r.Body))
-	if err := l.space.admit(r.Mode, size); err != nil {
+	if err := l.space.admit(r.Tenant, r.Mode, size); err != nil {
 		l.countRefused(r.Mode, err)
 		return Receipt{}, err
 	}
-	defer l.space.release(size)
+	defer l.space.release(r.Tenant, size)
+	// After admission: a name whose rows are refused takes no place among the lanes.
+	ln, err := l.lane(r.Tenant, r.Index)
+	if err != nil {
+		l.countRefused(r.Mode, err)
+		return Receipt{}, err
+	}
 	p := l.pending.Get().(*pending) //nolint:errcheck // the pool makes nothing else
 	p.req, p.schema = r, schema
 	if err := l.enqueue(ln, p); err != nil {
@@ -92,11 +94,36 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 	return receipt, err
 }
 
+// Enter lets a request of tenant wait for its answer, or refuses it with a *LimitError when as many wait as may. The
+// caller, who may put many requests into one Append, calls Leave for each that was let in.
+func (l *Log) Enter(tenant string) error {
+	l.space.mu.Lock()
+	full := l.space.waiting.take(tenant, 1)
+	l.space.mu.Unlock()
+	if full == nil {
+		return nil
+	}
+	l.noteRefused(full)
+	return full
+}
+
+// Leave ends what Enter began.
+func (l *Log) Leave(tenant string) {
+	l.space.mu.Lock()
+	defer l.space.mu.Unlock()
+	l.space.waiting.give(tenant, 1)
+}
+
 func (l *Log) countRefused(mode Mode, err error) {
+	l.met.appends.Add(context.Background(), 1, l.met.byAppend[mode][outcomeRefused]...)
+	l.noteRefused(err)
+}
+
+func (l *Log) noteRefused(err error) {
 	ctx := context.Background()
-	l.met.appends.Add(ctx, 1, l.met.byAppend[mode][outcomeRefused]...)
 	if full, ok := errors.AsType[*LimitError](err); ok {
 		l.met.refused.Add(ctx, 1, l.met.refusedBy[full.Limit]...)
+		l.refusals.note(full, l.opt.Now())
 	}
 }
 
@@ -106,6 +133,9 @@ func (l *Log) enqueue(ln *lane, p *pending) error {
 	defer l.gate.RUnlock()
 	if l.closed {
 		return ErrClosed
+	}
+	if l.lockLost.Load() {
+		return ErrLockLost
 	}
 	ln.enqueue(p)
 	return nil

@@ -76,13 +76,13 @@ func TestLimit_bytes_B4(t *testing.T) {
 			if _, err := l.Append(ctx, request(t, Auto, 1000+id)); err != nil {
 				require.ErrorIs(t, err, ErrFull)
 				if autoRefusedAt == 0 {
-					autoRefusedAt = l.space.used()
+					autoRefusedAt = l.space.look().used
 				}
 			} else {
 				require.Zero(t, autoRefusedAt)
 				acked = append(acked, 1000+id)
 			}
-			used = l.space.used()
+			used = l.space.look().used
 			if _, err := l.Append(ctx, request(t, WaitFor, id)); err != nil {
 				var full *LimitError
 				require.ErrorAs(t, err, &full)
@@ -93,11 +93,11 @@ func TestLimit_bytes_B4(t *testing.T) {
 			}
 			acked = append(acked, id)
 		}
-		require.Equal(t, used, l.space.used(), "nothing was written")
+		require.Equal(t, used, l.space.look().used, "nothing was written")
 		require.InDelta(t, 24_000, autoRefusedAt, 1500)
 		require.LessOrEqual(t, used, int64(30_000))
 		require.NoError(t, l.space.measure(ctx))
-		require.Equal(t, used, l.space.used(), "own writes and the walk agree")
+		require.Equal(t, used, l.space.look().used, "own writes and the walk agree")
 
 		require.NoError(t, l.Seal(ctx, "t", "events"))
 		require.Equal(t, acked, idsIn(scan(t, disk, "/wal"), segment.Sealed))
@@ -170,7 +170,7 @@ func TestSpace_walk(t *testing.T) {
 	require.NoError(t, vfs.WriteFile(disk, "/wal/t/events/sealed/b", make([]byte, 11)))
 	s := newSpace(&Options{Dir: "/wal"}, disk)
 	require.NoError(t, s.measure(t.Context()))
-	require.EqualValues(t, 111, s.used())
+	require.EqualValues(t, 111, s.look().used)
 }
 
 // A lane with an open segment has one goroutine, an idle one none: it ends when its segment is sealed by age.

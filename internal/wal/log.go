@@ -32,9 +32,13 @@ type Log struct {
 	opt   Options
 	fs    vfs.FS
 	root  *segment.Root
-	lock  io.Closer
+	lock  io.Closer // owned by Open, then by the watcher
 	met   *metrics
 	space *space
+
+	lockInode uint64      // of what lock holds; owned like it
+	lockLost  atomic.Bool // nothing is accepted
+	refusals  refusals
 
 	schemas   schemaCache
 	pending   sync.Pool
@@ -43,6 +47,7 @@ type Log struct {
 
 	lanesMu sync.RWMutex
 	lanes   map[laneKey]*lane
+	tenants map[string]struct{} // of lanes
 
 	gate   sync.RWMutex // held for reading while a request is handed to a lane
 	closed bool         // guarded by gate
@@ -95,8 +100,8 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 		pending:   sync.Pool{New: func() any { return &pending{done: make(chan error, 1)} }},
 		unsealed:  unsealedSet{open: map[*openSegment]time.Time{}},
 		sealSlots: make(chan struct{}, sealsAtOnce),
-		lanes:     map[laneKey]*lane{},
-		told:      map[string]bool{}, leases: map[[6]byte]*segment.Lease{},
+		lanes:     map[laneKey]*lane{}, tenants: map[string]struct{}{},
+		told: map[string]bool{}, leases: map[[6]byte]*segment.Lease{}, refusals: refusals{log: opt.Logger},
 		closing: make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.space = newSpace(&opt, l.fs)
@@ -149,6 +154,10 @@ func (l *Log) start(ctx context.Context) error {
 	if err := l.met.observe(l); err != nil {
 		return err
 	}
+	if err := l.rememberLock(); err != nil {
+		return err
+	}
+	l.opt.Health(l.health())
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
 	l.watch.Go(func() { l.watchLoop(watching) })
@@ -182,34 +191,67 @@ func (l *Log) watchLoop(ctx context.Context) {
 		} else {
 			l.recoverStranded(ctx)
 		}
+		l.refusals.settle(l.opt.Now())
+		l.opt.Health(l.health())
 		t.Reset(max(watchEvery, watchShare*time.Since(start)))
 	}
 }
 
-// lane returns the lane of a tenant and an index, made on first use.
+// lane returns the lane of a tenant and an index, made on first use. A new one is refused with a *LimitError when
+// there are as many as may be.
 func (l *Log) lane(tenant, index string) (*lane, error) {
-	key := laneKey{tenant, index}
 	l.lanesMu.RLock()
-	ln, ok := l.lanes[key]
+	ln, ok := l.lanes[laneKey{tenant, index}]
+	full := l.lanesFull(tenant)
 	l.lanesMu.RUnlock()
 	if ok {
 		return ln, nil
 	}
-	l.lanesMu.Lock()
-	defer l.lanesMu.Unlock()
-	if ln, ok := l.lanes[key]; ok {
-		return ln, nil
+	if full != nil {
+		return nil, full
 	}
-	seg, err := l.root.Lane(tenant, index)
+	return l.addLane(tenant, index, true)
+}
+
+// addLane makes a lane in memory. Those found on disk are let in whatever their number.
+func (l *Log) addLane(tenant, index string, limited bool) (*lane, error) {
+	seg, err := l.root.Lane(tenant, index) // outside the lock: it looks at the directory
 	if err != nil {
 		return nil, err
 	}
-	ln = &lane{
+	l.lanesMu.Lock()
+	defer l.lanesMu.Unlock()
+	key := laneKey{tenant, index}
+	if ln, ok := l.lanes[key]; ok {
+		return ln, nil
+	}
+	if full := l.lanesFull(tenant); full != nil && limited {
+		return nil, full
+	}
+	ln := &lane{
 		log: l, seg: seg,
 		wake: make(chan struct{}, 1), sealWake: make(chan struct{}, 1),
 	}
 	l.lanes[key] = ln
+	l.tenants[tenant] = struct{}{}
 	return ln, nil
+}
+
+// lanesFull tells which limit a new lane of tenant would pass. The caller holds lanesMu.
+func (l *Log) lanesFull(tenant string) *LimitError {
+	if n := len(l.lanes); n >= l.opt.MaxLanes {
+		return &LimitError{Limit: limitLanes, Used: int64(n), Max: int64(l.opt.MaxLanes)}
+	}
+	if _, known := l.tenants[tenant]; !known && len(l.tenants) >= l.opt.MaxTenants {
+		return &LimitError{Limit: limitTenants, Used: int64(len(l.tenants)), Max: int64(l.opt.MaxTenants)}
+	}
+	return nil
+}
+
+func (l *Log) laneCounts() (lanes, tenants int) {
+	l.lanesMu.RLock()
+	defer l.lanesMu.RUnlock()
+	return len(l.lanes), len(l.tenants)
 }
 
 func (l *Log) allLanes() []*lane {

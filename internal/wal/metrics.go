@@ -44,9 +44,9 @@ type metrics struct {
 	seized      metric.Int64Counter
 	rowsLost    metric.Int64Counter
 
-	used, limit, inFlight metric.Int64ObservableGauge
-	peers                 metric.Int64ObservableGauge
-	oldest                metric.Float64ObservableGauge
+	limits limitGauges
+	peers  metric.Int64ObservableGauge
+	oldest metric.Float64ObservableGauge
 
 	// Attribute sets, and the slices that hold them, are built once: an append makes none.
 	byAppend           [modes][outcomes][]metric.AddOption
@@ -73,14 +73,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			metric.WithExplicitBucketBoundaries(fsyncBuckets()...))
 		*dst, errs = h, append(errs, err)
 	}
-	bytes := func(dst *metric.Int64ObservableGauge, name, about string) {
-		g, err := meter.Int64ObservableGauge("siglake_wal_"+name, metric.WithUnit("By"), metric.WithDescription(about))
-		*dst, errs = g, append(errs, err)
-	}
 	counter(&m.appends, "appends_total", "{batch}", "Batches answered, by commit mode and outcome: a request, or small ones that came at once.")
 	counter(&m.appendBytes, "append_bytes_total", "By", "Bytes of acknowledged batches.")
 	counter(&m.appendRows, "append_rows_total", "{row}", "Rows of acknowledged batches.")
-	counter(&m.refused, "refused_total", "{batch}", "Batches refused before anything was written, by limit.")
+	counter(&m.refused, "refused_total", "{batch}", "Batches, and for max_waiting requests, refused before anything was written, by limit.")
 	counter(&m.seals, "seals_total", "{segment}", "Attempts to seal a segment, by outcome; a failed one is retried.")
 	counter(&m.recovered, "partials_recovered_total", "{segment}", "Open segments of an earlier process moved to sealed/.")
 	counter(&m.tails, "partial_tail_dropped_total", "{segment}", "Recovered segments whose torn tail holds no whole batch.")
@@ -94,10 +90,9 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	counter(&m.rowsLost, "unsynced_rows_lost_total", "{row}", "Rows acknowledged under auto that a failed fsync took.")
 	seconds(&m.fsync, "fsync_duration_seconds", "Time of one fsync, by target.")
 	seconds(&m.sealTime, "seal_duration_seconds", "Time to seal a segment.")
-	bytes(&m.used, "used_bytes", "Bytes below the WAL directory.")
-	bytes(&m.limit, "limit_bytes", "Bytes the WAL directory may hold (max_bytes).")
-	bytes(&m.inFlight, "in_flight_bytes", "Bytes of batches queued or being written.")
 	var err error
+	m.limits, err = newLimitGauges(meter)
+	errs = append(errs, err)
 	m.peers, err = meter.Int64ObservableGauge("siglake_wal_peer_lanes", metric.WithUnit("{lane}"),
 		metric.WithDescription("Lanes in which another live process had an open segment when last looked (wal.shared)."))
 	errs = append(errs, err)
@@ -125,7 +120,7 @@ func (m *metrics) start() {
 		}
 	}
 	m.refusedBy = map[string][]metric.AddOption{}
-	for _, limit := range []string{limitInFlight, limitBytes, limitFree} {
+	for _, limit := range limits() {
 		m.refusedBy[limit] = toAdd("limit", limit)
 		m.refused.Add(ctx, 0, m.refusedBy[limit]...)
 	}
@@ -150,23 +145,6 @@ func attributes(kv ...string) metric.MeasurementOption {
 		set = append(set, attribute.String(kv[i], kv[i+1]))
 	}
 	return metric.WithAttributeSet(attribute.NewSet(set...))
-}
-
-// observe connects the gauges to l until Close.
-func (m *metrics) observe(l *Log) error {
-	reg, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(m.used, l.space.used())
-		o.ObserveInt64(m.limit, l.space.limit())
-		o.ObserveInt64(m.inFlight, l.space.inFlight.Load())
-		o.ObserveInt64(m.peers, l.peers.Load())
-		o.ObserveFloat64(m.oldest, l.unsealed.oldest(l.opt.Now()).Seconds())
-		return nil
-	}, m.used, m.limit, m.inFlight, m.peers, m.oldest)
-	if err != nil {
-		return fmt.Errorf("observe wal gauges: %w", err)
-	}
-	m.stopObserving = reg.Unregister
-	return nil
 }
 
 // meteredFS times every sync, those inside segment's moves too.

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -39,6 +40,12 @@ const (
 	defaultMaxAge          = 5 * time.Second
 	defaultSegmentMaxBytes = 32 << 20
 	defaultMaxInFlight     = 64 << 20
+	// defaultMaxWaiting is 80 ms of 100,000 requests/s, each with a goroutine and a connection's stream: some 100 MiB.
+	defaultMaxWaiting = 8192
+	// defaultMaxTenants and defaultMaxLanes are what was measured idle (docs/performance.md): a lane costs a
+	// directory tree and, while rows come, an open file; three lanes and some room for each tenant.
+	defaultMaxTenants = 1000
+	defaultMaxLanes   = 4096
 )
 
 // Options say where the log is and when it refuses. The zero value of a field is its default.
@@ -61,6 +68,18 @@ type Options struct {
 	// queued and being written (64 MiB); a body alone is always let in.
 	MaxBytes, MinFree, MaxInFlight int64
 
+	// MaxWaiting bounds the requests, of any mode, between Enter and Leave (8,192). MaxLanes and MaxTenants
+	// bound the directories that clients can make (4,096 and 1,000): those found at Open count, are served
+	// whatever the number, and leave room for no new ones when they are more.
+	MaxWaiting, MaxLanes, MaxTenants int
+
+	// FairShare keeps one tenant from using MaxInFlight and MaxWaiting up (share).
+	FairShare bool
+
+	// Health is told, at Open and then every other second, what stands in the way of every request: a passed
+	// mark, a lost lock, a disk that refuses to seal; nil when nothing does. It must not block.
+	Health func(error)
+
 	Holder string // who we are, for the text of the lock; default: process id and host
 	Logger *zap.Logger
 	Meter  metric.Meter
@@ -81,6 +100,9 @@ func (o *Options) check() error {
 		{"max_bytes", o.MaxBytes},
 		{"min_free", o.MinFree},
 		{"max_in_flight", o.MaxInFlight},
+		{"max_waiting", int64(o.MaxWaiting)},
+		{"max_lanes", int64(o.MaxLanes)},
+		{"max_tenants", int64(o.MaxTenants)},
 	} {
 		if f.value < 0 {
 			return fmt.Errorf("open wal %s: %s is %d; it must not be negative", o.Dir, f.name, f.value)
@@ -91,29 +113,23 @@ func (o *Options) check() error {
 }
 
 func (o *Options) setDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS()
-	}
-	if o.MaxEvents == 0 {
-		o.MaxEvents = defaultMaxEvents
-	}
-	if o.MaxAge == 0 {
-		o.MaxAge = defaultMaxAge
-	}
-	if o.SegmentMaxBytes == 0 {
-		o.SegmentMaxBytes = defaultSegmentMaxBytes
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = defaultMaxInFlight
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS())
+	o.MaxEvents = cmp.Or(o.MaxEvents, defaultMaxEvents)
+	o.MaxAge = cmp.Or(o.MaxAge, defaultMaxAge)
+	o.SegmentMaxBytes = cmp.Or(o.SegmentMaxBytes, defaultSegmentMaxBytes)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, defaultMaxWaiting)
+	o.MaxLanes = cmp.Or(o.MaxLanes, defaultMaxLanes)
+	o.MaxTenants = cmp.Or(o.MaxTenants, defaultMaxTenants)
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	if o.Meter == nil {
 		o.Meter = noop.Meter{}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Health == nil {
+		o.Health = func(error) {}
 	}
 }
 

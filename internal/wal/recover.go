@@ -86,7 +86,7 @@ func (l *Log) ready(ln segment.Lane) error {
 	if err := ln.Prepare(); err != nil || ln.Legacy() {
 		return err
 	}
-	known, err := l.lane(ln.Tenant(), ln.Index())
+	known, err := l.addLane(ln.Tenant(), ln.Index(), false)
 	if err != nil {
 		return err
 	}

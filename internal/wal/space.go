@@ -31,49 +31,56 @@ const (
 // space decides whether a request may come in. It is exact for what this process writes and up to watchEvery
 // behind for what others free.
 type space struct {
-	fs                             vfs.FS
-	dir                            string
-	maxBytes, minFree, maxInFlight int64
+	fs                vfs.FS
+	dir               string
+	maxBytes, minFree int64
 
-	inFlight atomic.Int64 // bodies admitted and not yet answered
-	written  atomic.Int64 // bytes this process has appended since Open
+	written atomic.Int64 // bytes this process has appended since Open
 
-	mu      sync.Mutex
-	walked  int64 // bytes found by the last walk
-	volume  vfs.Space
-	sinceAt int64 // value of written when that walk began
+	mu       sync.Mutex
+	inFlight share // bytes of bodies admitted and not yet answered
+	waiting  share // requests between Enter and Leave
+	walked   int64 // bytes found by the last walk
+	volume   vfs.Space
+	sinceAt  int64 // value of written when that walk began
+	blocked  int64 // bytes of the largest body that the disk's limits refused to every mode, since it was last well
 }
 
 func newSpace(opt *Options, fsys vfs.FS) *space {
-	return &space{fs: fsys, dir: opt.Dir, maxBytes: opt.MaxBytes, minFree: opt.MinFree, maxInFlight: opt.MaxInFlight}
+	return &space{
+		fs: fsys, dir: opt.Dir, maxBytes: opt.MaxBytes, minFree: opt.MinFree,
+		inFlight: share{limit: limitInFlight, max: opt.MaxInFlight, fair: opt.FairShare},
+		waiting:  share{limit: limitWaiting, max: int64(opt.MaxWaiting), fair: opt.FairShare},
+	}
 }
 
-// admit lets n bytes in, or says which limit refuses them. The caller releases what was admitted.
-func (s *space) admit(mode Mode, n int64) error {
-	for {
-		now := s.inFlight.Load()
-		// A body alone is let in whatever its size: refused for ever is worse than a peak.
-		if now > 0 && now+n > s.maxInFlight {
-			return &LimitError{Limit: limitInFlight, Used: now, Max: s.maxInFlight}
-		}
-		if s.inFlight.CompareAndSwap(now, now+n) {
-			break
-		}
+// admit lets n bytes of tenant in, or says which limit refuses them. The caller releases what was admitted.
+func (s *space) admit(tenant string, mode Mode, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if full := s.inFlight.take(tenant, n); full != nil {
+		return full
 	}
-	if err := s.room(mode); err != nil {
-		s.release(n)
-		return err
+	if full := s.roomLocked(mode, 0); full != nil {
+		s.inFlight.give(tenant, n)
+		if mode != Auto {
+			s.blocked = max(s.blocked, n)
+		}
+		return full
 	}
 	return nil
 }
 
-func (s *space) release(n int64) { s.inFlight.Add(-n) }
-
-// room checks the disk limits with everything in flight taken as written, so that no race passes them.
-func (s *space) room(mode Mode) error {
+func (s *space) release(tenant string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since := s.written.Load() - s.sinceAt + s.inFlight.Load()
+	s.inFlight.give(tenant, n)
+}
+
+// roomLocked checks the disk limits with everything in flight, and more bytes, taken as written, so that no race
+// passes them.
+func (s *space) roomLocked(mode Mode, more int64) *LimitError {
+	since := s.written.Load() - s.sinceAt + s.inFlight.total + more
 	limit := s.limitLocked()
 	if mode == Auto {
 		limit = limit / 100 * softShare
@@ -88,16 +95,31 @@ func (s *space) room(mode Mode) error {
 	return nil
 }
 
-func (s *space) used() int64 {
+// standing returns the disk limit that stands in everybody's way: a mark is passed, or what it refused last would
+// be refused again. It goes by itself when the drain has made room, at the latest below the soft mark: a body
+// that never fits does not make it stay.
+func (s *space) standing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.walked + s.written.Load() - s.sinceAt
+	limit := s.limitLocked()
+	if full := s.roomLocked(WaitFor, min(s.blocked, limit-limit/100*softShare)); full != nil {
+		return full
+	}
+	s.blocked = 0
+	return nil
 }
 
-func (s *space) limit() int64 {
+// usage is what is used of each limit, and the limits that depend on the volume.
+type usage struct{ used, limit, free, floor, inFlight, largest, waiting int64 }
+
+func (s *space) look() usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limitLocked()
+	since := s.written.Load() - s.sinceAt
+	return usage{
+		used: s.walked + since, limit: s.limitLocked(), free: s.volume.Free - since, floor: s.floorLocked(),
+		inFlight: s.inFlight.total, largest: s.inFlight.largest(), waiting: s.waiting.total,
+	}
 }
 
 func (s *space) limitLocked() int64 {
