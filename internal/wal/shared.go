@@ -58,6 +58,10 @@ func (l *Log) joinOnce() (err error) {
 	name := filepath.Join(dir, lockName)
 	if _, err := segment.Open(l.fs, dir); errors.Is(err, segment.ErrNotRoot) {
 		lock, err := l.fs.Lock(name, makingRoot+l.opt.lockText())
+		if _, held := errors.AsType[*vfs.LockedError](err); held {
+			// By a maker, or by somebody who has found the root made since we looked: look again.
+			return fmt.Errorf("%w: %w", segment.ErrNotRoot, err)
+		}
 		if vfs.NoLocks(err) {
 			lock, err = io.NopCloser(nil), nil
 		}
