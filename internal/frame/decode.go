@@ -104,6 +104,9 @@ type Summary struct {
 	Sealed bool
 	// BadHeader means that the header's check does not match: what it says is not to be believed. Only with Open.
 	BadHeader bool
+	// Synced is how many bytes of the file are durable by what the batches say; 0 = none says so. Unproved: it may
+	// be beyond the file's end.
+	Synced int64
 }
 
 // Inspect checks header, CRCs and the walk over every length, and decodes no column. It holds one window and
@@ -141,7 +144,7 @@ func inspect(r io.ReaderAt, size int64, opt DecodeOptions, unchecked bool) (Summ
 	}
 	w := &walk{src: src, tolerant: p.tolerant, unchecked: unchecked, verified: sum.Sealed || unchecked && !p.tolerant}
 	err = w.run()
-	sum.Batches, sum.Rows, sum.Complete = w.batches, w.rows, w.complete
+	sum.Batches, sum.Rows, sum.Complete, sum.Synced = w.batches, w.rows, w.complete, w.synced
 	if err == nil {
 		sum.TailDropped = w.tail()
 	}

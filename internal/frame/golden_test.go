@@ -70,7 +70,7 @@ func fixtures() []fixture {
 				require.NoError(tb, MarkSynced(file[ends[1]:], int64(ends[1])))
 				return file[:ends[2]+1000]
 			},
-			want: Summary{Header: v2, Framed: true, TailDropped: 1000},
+			want: Summary{Header: v2, Framed: true, TailDropped: 1000, Synced: 3572},
 		},
 		{
 			name: "v2_zstd_reference.arrow", batches: 3,

@@ -22,7 +22,8 @@ type walk struct {
 	crcs     bool  // the schema carries a CRC, so every batch must
 	batches  int
 	rows     int64
-	complete bool // the end-of-stream mark is there and nothing follows
+	synced   int64 // the most of the file that a batch says was synced before it
+	complete bool  // the end-of-stream mark is there and nothing follows
 }
 
 // tail is the number of bytes behind the last whole message that are not an end of stream.
@@ -130,7 +131,7 @@ func (w *walk) message(metaLen, rest int64) (bool, error) {
 	if m.bodyLen > rest {
 		return w.torn("body of %d bytes, %d there", m.bodyLen, rest)
 	}
-	next := bodyAt + m.bodyLen
+	next, synced := bodyAt+m.bodyLen, m.synced(meta) // before the window moves on
 	if m.crcAt != 0 && !w.unchecked {
 		want, got, err := w.checksum(&m, meta)
 		if err != nil {
@@ -146,6 +147,7 @@ func (w *walk) message(metaLen, rest int64) (bool, error) {
 		}
 	}
 	w.accept(&m, next)
+	w.synced = max(w.synced, synced)
 	return false, nil
 }
 

@@ -264,3 +264,31 @@ func TestCloseRefused(t *testing.T) {
 	closeLog(t, open(t, options(disk, "/wal")))
 	require.Equal(t, []int64{1}, idsIn(scan(t, disk, "/wal"), segment.Sealed))
 }
+
+// A process that saw a sync refused ends, and the next finds rows that read well and that no sync makes durable any
+// more. What its recovery shows is written again, so the power cut that follows takes nothing back. SEE-1.
+func TestRecover_after_a_refused_sync(t *testing.T) {
+	t.Parallel()
+	disk := simfs.New(nil)
+	l := open(t, options(disk, "/wal"))
+	_, err := l.Append(t.Context(), request(t, WaitFor, 1))
+	require.NoError(t, err)
+	_, err = l.Append(t.Context(), request(t, Auto, 2))
+	require.NoError(t, err)
+	disk.SetHook(func(op simfs.Op) error {
+		if op.Kind == simfs.Sync {
+			return syscall.EIO
+		}
+		return nil
+	})
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.Close(done), syscall.EIO)
+	disk.SetHook(nil)
+	closeLog(t, open(t, options(disk, "/wal")))
+	shown := scan(t, disk, "/wal")
+	require.Equal(t, []int64{1, 2}, idsIn(shown, segment.Sealed))
+	after := disk.Crash(simfs.KeepNone, rand.New(rand.NewPCG(1, 1)))
+	closeLog(t, open(t, options(after, "/wal")))
+	require.Equal(t, shown, scan(t, after, "/wal"))
+}

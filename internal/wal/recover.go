@@ -231,11 +231,6 @@ func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	// What a killed process has written is readable but not durable. It is synced before anybody sees it, or a
-	// power loss would take back what was shown.
-	if err := f.Sync(); err != nil {
-		return err
-	}
 	if err := l.fs.SyncDir(ln.Dir(segment.Active)); err != nil {
 		return err
 	}
@@ -272,9 +267,9 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 		if _, err := f.WriteAt(found.Header.Reopened(), 0); err != nil {
 			return err
 		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
+	}
+	if err := secure(f, found.Synced, end); err != nil {
+		return err
 	}
 	if moved, err := ln.Seal(name); err != nil || !moved {
 		return err
@@ -291,6 +286,39 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 		l.opt.Logger.Warn("torn tail: the last write of a dead writer was not finished; its whole batches are kept",
 			zap.String("segment", name), zap.String("dir", ln.Key()), zap.Int64("rows", found.Rows),
 			zap.Int64("offset", end), zap.Int64("dropped_bytes", found.TailDropped))
+	}
+	return nil
+}
+
+// secure makes the bytes of a dead writer's file up to end durable before anybody sees them; those up to synced are,
+// but for the header, which a seal wrote after them. A power loss would take back what was shown. A sync alone does
+// not do: the dead one may have seen a sync refused, and then the kernel has given the pages up, reads still show
+// them, and the next sync succeeds without writing them. So they are written again, in place, which no full disk
+// refuses.
+func secure(f vfs.File, synced, end int64) error {
+	body := min(max(synced, frame.HeaderSize), end)
+	err := rewrite(f, 0, min(frame.HeaderSize, end))
+	if err == nil {
+		err = rewrite(f, body, end)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// rewrite writes bytes [off, end) of a file over themselves.
+func rewrite(f vfs.File, off, end int64) error {
+	buf := make([]byte, min(renewChunk, end-off))
+	for off < end {
+		b := buf[:min(int64(len(buf)), end-off)]
+		if _, err := f.ReadAt(b, off); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(b, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
 	}
 	return nil
 }
