@@ -18,7 +18,7 @@ import (
 //
 //	errors  *lake.GoneBackError when the catalog shows less than was committed through it: nothing is committed
 //	        and nothing retired in the lane until it has caught up or an operator decides
-func (l *lane) table(ctx context.Context, s otelarrow.Signal) (table, error) {
+func (l *lane) table(ctx context.Context, s otelarrow.Signal) (Table, error) {
 	if t := l.tables[s]; t != nil {
 		return t, nil
 	}
@@ -53,7 +53,7 @@ func (l *lane) table(ctx context.Context, s otelarrow.Signal) (table, error) {
 }
 
 // checkHead refuses a catalog that shows less than was committed through it: it was restored from a backup.
-func (l *lane) checkHead(t table) error {
+func (l *lane) checkHead(t Table) error {
 	sequence, metadata := t.Head()
 	if l.head.Table != t.UUID() || sequence >= l.head.Sequence {
 		return nil
@@ -68,7 +68,7 @@ func (l *lane) checkHead(t table) error {
 // bind writes head and owner, the owner last, because with it the writer begins to stamp segments. When the
 // lane belonged to another table, what names no table is that one's: it goes to stale/ before the new owner
 // stands, so that a crash repeats it. Durable when it returns; idempotent.
-func (l *lane) bind(t table, owner uuid.UUID) error {
+func (l *lane) bind(t Table, owner uuid.UUID) error {
 	if owner != uuid.Nil {
 		l.log.Warn("lane is bound to another table now; segments of the old one go to stale",
 			zap.Stringer("old", owner), zap.Stringer("table", t.UUID()))
@@ -90,7 +90,7 @@ func (l *lane) bind(t table, owner uuid.UUID) error {
 // writeHead records what the catalog says, unless it is recorded. Durable when it returns.
 //
 //	errors  *lake.GoneBackError: the record is newer and stays
-func (l *lane) writeHead(t table) error {
+func (l *lane) writeHead(t Table) error {
 	if err := l.checkHead(t); err != nil {
 		return err
 	}

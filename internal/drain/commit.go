@@ -33,7 +33,7 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 	l.d.m.rows.add64(out.RowsWritten)
 	l.d.m.duplicates.add64(out.Duplicates)
 	if err != nil {
-		l.tables = make(map[otelarrow.Signal]table) // load them anew: the table may be another one now
+		l.tables = make(map[otelarrow.Signal]Table) // load them anew: the table may be another one now
 		err = fmt.Errorf("commit %d segments: %w", len(group), err)
 	}
 	whole, rest := split(group, out.Committed)
@@ -90,7 +90,7 @@ func (l *lane) count(err error, rest []item) {
 // after that may the segments leave. Modification time before the move, so that the retention of a segment
 // counts from here whatever crashes. Idempotent; durable when it returns (the times are not: after a power
 // loss a mark may look as old as its seal).
-func (l *lane) settle(t table, whole []item) error {
+func (l *lane) settle(t Table, whole []item) error {
 	if err := l.writeHead(t); err != nil {
 		l.d.m.markFailures.add(len(whole))
 		return errors.Join(err, l.fail(itemFiles(whole)))

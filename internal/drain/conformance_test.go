@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func conforms(t *testing.T, c catalog) {
+func conforms(t *testing.T, c Catalog) {
 	t.Helper()
 	first, created, err := c.Ensure(t.Context(), "default", "events", otelarrow.Logs)
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ const lockName = "drain.lock"
 // drain is one life of the loop: from the lock to its release.
 type drain struct {
 	opt     Options
-	tables  catalog
+	tables  Catalog
 	root    *segment.Root
 	m       *metrics
 	log     *zap.Logger
@@ -58,14 +58,11 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	if opt.Lake != nil {
-		return run(ctx, opt, lakeCatalog{opt.Lake})
-	}
-	o := &opener{open: opt.OpenLake}
-	return errors.Join(run(ctx, opt, o), o.close())
+	tables, done := opt.catalog()
+	return errors.Join(run(ctx, opt, tables), done())
 }
 
-func run(ctx context.Context, opt Options, tables catalog) error {
+func run(ctx context.Context, opt Options, tables Catalog) error {
 	d, err := newDrain(opt, tables)
 	if err != nil {
 		return err
@@ -93,7 +90,7 @@ func run(ctx context.Context, opt Options, tables catalog) error {
 	return nil
 }
 
-func newDrain(opt Options, tables catalog) (*drain, error) {
+func newDrain(opt Options, tables Catalog) (*drain, error) {
 	m, err := newMetrics(opt.Meter)
 	if err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)

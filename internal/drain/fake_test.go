@@ -22,7 +22,7 @@ type fakeCatalog struct {
 
 func newFakeCatalog() *fakeCatalog { return &fakeCatalog{tables: make(map[string]*fakeTable)} }
 
-func (c *fakeCatalog) Ensure(_ context.Context, tenant, index string, _ otelarrow.Signal) (table, bool, error) {
+func (c *fakeCatalog) Ensure(_ context.Context, tenant, index string, _ otelarrow.Signal) (Table, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ensure != nil {

@@ -30,7 +30,7 @@ type lane struct {
 	files    map[string]*file // what is known of the names in sealed/ and in the batch
 	doubts   map[string]bool  // names in sealed/ that are looked up before their rows are written
 	urgent   map[string]bool  // names in sealed/ that do not wait for the gate
-	tables   map[otelarrow.Signal]table
+	tables   map[otelarrow.Signal]Table
 	head     segment.Head // as last read or written
 	previous uuid.UUID    // the table the lane was bound to before this pass bound it anew
 	limit    int          // most segments of the next batch; halved by failures, doubled by commits
@@ -89,7 +89,7 @@ func newLane(d *drain, dir segment.Lane) *lane {
 		files:  make(map[string]*file),
 		doubts: make(map[string]bool),
 		urgent: make(map[string]bool),
-		tables: make(map[otelarrow.Signal]table),
+		tables: make(map[otelarrow.Signal]Table),
 		limit:  maxBatch,
 		marks:  make(map[string]*mark),
 		told:   make(map[string]bool),

@@ -38,15 +38,12 @@ func Once(ctx context.Context, opt Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if opt.Lake != nil {
-		return once(ctx, opt, lakeCatalog{opt.Lake})
-	}
-	o := &opener{open: opt.OpenLake}
-	report, err := once(ctx, opt, o)
-	return report, errors.Join(err, o.close())
+	tables, done := opt.catalog()
+	report, err := once(ctx, opt, tables)
+	return report, errors.Join(err, done())
 }
 
-func once(ctx context.Context, opt Options, tables catalog) (Report, error) {
+func once(ctx context.Context, opt Options, tables Catalog) (Report, error) {
 	d, err := newDrain(opt, tables)
 	if err != nil {
 		return Report{}, err

@@ -54,6 +54,8 @@ type Options struct {
 	// then a catalog that is away at the start is no more than one that goes away later.
 	Lake     *lake.Lake
 	OpenLake func(context.Context) (*lake.Lake, error)
+	// Catalog stands in for both in tests that simulate a catalog.
+	Catalog Catalog
 
 	GateBytes        int64         // a lane is committed when its sealed segments reach this many bytes (32 MiB)
 	GateAge          time.Duration // … or its oldest one this age (10 s)
@@ -88,7 +90,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.RetainPartial, 24*time.Hour)
 	setDefault(&o.Grace, 20*time.Second)
 	setDefault(&o.Holder, "siglake drain")
-	if o.Lake == nil && o.OpenLake == nil {
+	if o.Lake == nil && o.OpenLake == nil && o.Catalog == nil {
 		return o, errors.New("drain: neither Options.Lake nor Options.OpenLake is set")
 	}
 	if o.Logger == nil {
@@ -104,6 +106,19 @@ func (o Options) withDefaults() (Options, error) {
 		o.Status = func(error) {}
 	}
 	return o, nil
+}
+
+// catalog is what the options name, and how to give it back.
+func (o Options) catalog() (c Catalog, done func() error) {
+	switch {
+	case o.Catalog != nil:
+		return o.Catalog, func() error { return nil }
+	case o.Lake != nil:
+		return lakeCatalog{o.Lake}, func() error { return nil }
+	default:
+		open := &opener{open: o.OpenLake}
+		return open, open.close
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -12,13 +12,13 @@ import (
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
-// catalog is what the drain needs of the lake. The methods are lake.Lake's.
-type catalog interface {
-	Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (t table, created bool, err error)
+// Catalog is what the drain needs of the lake. The methods are lake.Lake's.
+type Catalog interface {
+	Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (t Table, created bool, err error)
 }
 
-// table is what the drain needs of one table. The methods are lake.Table's.
-type table interface {
+// Table is what the drain needs of one table. The methods are lake.Table's.
+type Table interface {
 	UUID() uuid.UUID
 	Head() (sequence int64, metadata string)
 	Expect(sequence int64, metadata string)
@@ -30,7 +30,7 @@ type table interface {
 // lakeCatalog is the real catalog.
 type lakeCatalog struct{ l *lake.Lake }
 
-func (c lakeCatalog) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (table, bool, error) {
+func (c lakeCatalog) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (Table, bool, error) {
 	t, created, err := c.l.Ensure(ctx, tenant, index, s)
 	if err != nil {
 		return nil, false, err // not a typed nil inside the interface
@@ -63,7 +63,7 @@ func (o *opener) get(ctx context.Context) (*lake.Lake, error) {
 	return o.lake, o.err
 }
 
-func (o *opener) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (table, bool, error) {
+func (o *opener) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (Table, bool, error) {
 	l, err := o.get(ctx)
 	if err != nil {
 		return nil, false, err

@@ -41,7 +41,7 @@ func (s *FS) Crash(p Policy, rng *rand.Rand) *FS {
 	c.draw(pendingSeqs(s.root))
 	return &FS{disk: &disk{
 		now: s.now, root: c.node(s.root), inode: s.inode, seq: s.seq,
-		locks: map[*lock]struct{}{}, space: s.space,
+		locks: map[*lock]struct{}{}, space: s.space, noLog: s.noLog,
 	}}
 }
 
