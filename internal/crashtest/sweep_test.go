@@ -180,8 +180,8 @@ func (a at) chosen() (first func(k int) bool, second func(k, k2 int) bool) {
 // The states that the whole sweep looks at, at the least, so that it does not shrink in silence.
 const (
 	leastStates = 20_000
-	leastShort  = 2_000
-	shortStride = 12 // -short takes one cut of the life in so many
+	leastShort  = 1_500
+	shortStride = 11 // -short takes one cut of the life in so many
 )
 
 // The power is cut before every operation of a life, and a second time before every operation of the recovery
