@@ -4,6 +4,7 @@ package misconfig
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,20 +113,22 @@ func TestUnwritableDirectoryIsRefused(t *testing.T) {
 func TestSecondProcessOnOneRootIsRefused(t *testing.T) {
 	h := collector.New(t)
 	first := h.Start()
-	ports, err := collector.FreePorts()
-	require.NoError(t, err)
-	opt := h.Options
-	opt.Ports = ports
-	second, err := collector.Start(opt, filepath.Join(h.Dir, "second.log"))
-	require.NoError(t, err)
-	t.Cleanup(second.Kill)
-	select {
-	case <-second.Done():
-	case <-time.After(patience):
-		require.Fail(t, "two collectors write one log", second.Tail(15))
+	for _, overlay := range []string{"", "exporters: {siglake: {wal: {shared: true}}}\n"} {
+		ports, err := collector.FreePorts()
+		require.NoError(t, err)
+		opt := h.Options
+		opt.Ports, opt.Overlay = ports, []string{overlay}
+		second, err := collector.Start(opt, filepath.Join(t.TempDir(), "second.log"))
+		require.NoError(t, err)
+		t.Cleanup(second.Kill)
+		select {
+		case <-second.Done():
+		case <-time.After(patience):
+			require.Fail(t, "two collectors write one log", second.Tail(15))
+		}
+		require.NotZero(t, second.ExitCode())
+		says(t, second.Output(), "wal::directory", h.WAL(), "LOCK", "exporter siglake, instance ", fmt.Sprintf("pid %d, since ", first.PID()), "wal.shared: true")
 	}
-	require.NotZero(t, second.ExitCode())
-	says(t, second.Output(), "wal::directory", h.WAL(), "LOCK", "pid")
 	ctx, cancel := context.WithTimeout(t.Context(), collector.StartTimeout)
 	defer cancel()
 	require.NoError(t, first.WaitHealthy(ctx), "the first goes on")
