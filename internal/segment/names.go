@@ -25,6 +25,8 @@ const (
 	consumersName = "consumers"
 	ownerName     = "owner"
 	headName      = "head"
+
+	damagedSuffix = ".damaged"
 	numbersName   = "numbers.json"
 )
 
@@ -45,7 +47,7 @@ func rootFile(name string) bool {
 	case markerName, markerName + ".tmp", lockName, drainLockName, drainWakeName, leasesName, consumersName:
 		return true
 	}
-	return false
+	return strings.HasPrefix(name, markerName+damagedSuffix)
 }
 
 // DefaultTenant is the tenant of requests where tenancy is off. No other spelling of it is a tenant: where tenancy

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ var (
 	ErrNotRoot  = errors.New("segment: no WAL root (no " + markerName + ")")
 	ErrNotEmpty = errors.New("segment: directory is not empty and no WAL root (no " + markerName + ")")
 	ErrFormat   = errors.New("segment: WAL root of another format")
+	// ErrDamagedRoot says that the file that makes a directory a root cannot be understood. Create sets it aside.
+	ErrDamagedRoot = errors.New("segment: " + markerName + " is damaged")
 )
 
 // rootFormat is the only format of a root this code reads and writes.
@@ -35,11 +38,17 @@ type Root struct {
 	fs   vfs.FS
 	dir  string
 	uuid uuid.UUID
-	mu   sync.Mutex // held while a lane's directories are made, so that two spellings of one tenant cannot both be
+
+	aside string // where Create has put a damaged marker
+
+	mu sync.Mutex // held while a lane's directories are made, so that two spellings of one tenant cannot both be
 }
 
 // Create makes dir a WAL root, or opens it if it is one. Durable when it returns. Idempotent. The caller holds
 // the lock file of the directory, which it may have to make the directory for; two calls at once are not safe.
+//
+// A damaged marker stops nobody: all it says is that the directory is a root, and which. It is copied aside (see
+// Aside), and the root gets another UUID.
 //
 //	errors  ErrNotEmpty if dir holds anything but our lock files and lost+found, ErrFormat
 func Create(fsys vfs.FS, dir string) (*Root, error) {
@@ -53,6 +62,9 @@ func Create(fsys vfs.FS, dir string) (*Root, error) {
 			return nil, fmt.Errorf("create WAL root: %w", err)
 		}
 		return writeRoot(fsys, dir)
+	}
+	if errors.Is(err, ErrDamagedRoot) {
+		return mendRoot(fsys, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -75,6 +87,40 @@ func writeRoot(fsys vfs.FS, dir string) (*Root, error) {
 	}
 	return &Root{fs: fsys, dir: dir, uuid: u}, nil
 }
+
+// mendRoot keeps the bytes of a damaged marker under another name and writes a new one over it. A crash leaves the old
+// marker or the new, and the copy.
+func mendRoot(fsys vfs.FS, dir string) (*Root, error) {
+	damaged, err := vfs.ReadFile(fsys, filepath.Join(dir, markerName))
+	if err != nil {
+		return nil, fmt.Errorf("mend WAL root: %w", err)
+	}
+	aside := filepath.Join(dir, markerName+damagedSuffix)
+	for n := 2; ; n++ {
+		there, err := vfs.ReadFile(fsys, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mend WAL root: %w", err)
+		}
+		if bytes.Equal(there, damaged) { // an earlier attempt's
+			break
+		}
+		aside = filepath.Join(dir, fmt.Sprintf("%s%s.%d", markerName, damagedSuffix, n))
+	}
+	if err := vfs.WriteFile(fsys, aside, damaged); err != nil {
+		return nil, fmt.Errorf("mend WAL root: %w", err)
+	}
+	r, err := writeRoot(fsys, dir)
+	if err == nil {
+		r.aside = aside
+	}
+	return r, err
+}
+
+// Aside is where Create has put what stood in a damaged marker; empty as a rule.
+func (r *Root) Aside() string { return r.aside }
 
 // Vacant returns nil if dir may become a root: it is missing, or holds nothing but what may be there before the
 // marker is, which is locks, our temporary file, and the lost+found of a fresh volume. Otherwise ErrNotEmpty.
@@ -116,13 +162,13 @@ func readMarker(fsys vfs.FS, dir string) (marker, error) {
 	}
 	var m marker
 	if err := json.Unmarshal(b, &m); err != nil {
-		return marker{}, fmt.Errorf("read %s: %w", markerName, err)
+		return marker{}, fmt.Errorf("%w: %w", ErrDamagedRoot, err)
 	}
 	if m.Format != rootFormat {
 		return marker{}, fmt.Errorf("%w: %d, this version knows %d", ErrFormat, m.Format, rootFormat)
 	}
 	if m.UUID == uuid.Nil {
-		return marker{}, fmt.Errorf("read %s: no uuid", markerName)
+		return marker{}, fmt.Errorf("%w: no uuid", ErrDamagedRoot)
 	}
 	return m, nil
 }

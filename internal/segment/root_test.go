@@ -10,6 +10,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 func newRoot(t *testing.T) *segment.Root {
@@ -64,17 +65,67 @@ func TestCreate_refuses(t *testing.T) {
 	require.ErrorIs(t, err, segment.ErrNotEmpty)
 	require.ErrorContains(t, err, "homework.txt")
 
-	for content, want := range map[string]string{
-		`{"format":2,"uuid":"0198c0de-0001-7abc-8def-0123456789ab"}`: "another format: 2, this version knows 1",
-		`{"format":1}`: "no uuid",
-		`{"form`:       "siglake-wal.json",
-	} {
-		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "siglake-wal.json"), []byte(content), 0o600))
-		for _, open := range []func(vfs.FS, string) (*segment.Root, error){segment.Create, segment.Open} {
-			_, err := open(vfs.OS(), dir)
-			require.ErrorContains(t, err, want)
-			require.ErrorContains(t, err, dir)
+	newer := `{"format":2,"uuid":"0198c0de-0001-7abc-8def-0123456789ab"}`
+	dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "siglake-wal.json"), []byte(newer), 0o600))
+	for _, open := range []func(vfs.FS, string) (*segment.Root, error){segment.Create, segment.Open} {
+		_, err := open(vfs.OS(), dir)
+		require.ErrorIs(t, err, segment.ErrFormat)
+		require.ErrorContains(t, err, "another format: 2, this version knows 1")
+		require.ErrorContains(t, err, dir)
+	}
+}
+
+// A10: a damaged marker is an error of whoever only reads. The writer keeps its bytes under another name, each time
+// anew, and the root and its lanes stay. LOUD-1.
+func TestCreate_A10_sets_a_damaged_marker_aside(t *testing.T) {
+	t.Parallel()
+	r := newRoot(t)
+	newLane(t, r, "default", "events")
+	marker := filepath.Join(r.Dir(), "siglake-wal.json")
+	for i, content := range []string{"", `{"form`, `{"format":1}`, "\x00\xff", `{"form`} {
+		require.NoError(t, os.WriteFile(marker, []byte(content), 0o600))
+		_, err := segment.Open(vfs.OS(), r.Dir())
+		require.ErrorIs(t, err, segment.ErrDamagedRoot)
+		require.ErrorContains(t, err, r.Dir())
+		mended, err := segment.Create(vfs.OS(), r.Dir())
+		require.NoError(t, err)
+		aside, err := os.ReadFile(mended.Aside())
+		require.NoError(t, err)
+		require.Equal(t, content, string(aside), "%d", i)
+		again, err := segment.Open(vfs.OS(), r.Dir())
+		require.NoError(t, err)
+		require.Equal(t, mended.UUID(), again.UUID())
+		lanes, strangers, err := again.Lanes()
+		require.NoError(t, err)
+		require.Empty(t, strangers)
+		require.Len(t, lanes, 1)
+	}
+	kept, err := filepath.Glob(marker + ".damaged*")
+	require.NoError(t, err)
+	require.Len(t, kept, 4, "the fifth is the second once more")
+}
+
+// The power is cut before every operation of the mending: the next start finds a root, and the damaged bytes are kept.
+func TestSweep_mend_A10(t *testing.T) {
+	t.Parallel()
+	for _, policy := range simfs.Policies() {
+		fired := func() bool { return true }
+		for n := 0; fired(); n++ {
+			disk := simfs.New(nil)
+			_, err := segment.Create(disk, "/wal")
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFile(disk, "/wal/siglake-wal.json", []byte("damaged")))
+			var cut simfs.Hook
+			cut, fired = simfs.CutAt(n)
+			disk.SetHook(cut)
+			_, _ = segment.Create(disk, "/wal")
+			after := disk.Crash(policy, seed(uint64(n)))
+			_, err = segment.Create(after, "/wal")
+			require.NoError(t, err)
+			aside, err := vfs.ReadFile(after, "/wal/siglake-wal.json.damaged")
+			require.NoError(t, err, "%s %d", policy, n)
+			require.Equal(t, "damaged", string(aside))
 		}
 	}
 }
