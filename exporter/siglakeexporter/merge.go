@@ -28,25 +28,27 @@ type request[T any] struct {
 	turn chan []*request[T] // one slot: the group to lead, or nil once err is the answer
 }
 
-// sameBatch tells whether two requests may share a batch: they go to one lane and wait for the same thing.
-func (r *request[T]) sameBatch(o *request[T]) bool { return r.tenant == o.tenant && r.mode == o.mode }
-
-// merger turns small requests that come at once into one batch. While fewer than leaders batches are on their way, a
-// request is a batch of its own and waits for nobody; else it waits for one of them to end and shares the next
-// batch with all who wait as well. So nothing is merged, and nothing waits, on a quiet server.
+// merger turns small requests that come at once into one batch. While fewer than leaders batches of a tenant are on
+// their way, a request is a batch of its own and waits for nobody; else it waits for one of them to end and shares the
+// next batch with all who wait as well. So nothing is merged, and nothing waits, on a quiet server, and no tenant waits
+// for another's disk writes.
 type merger[T any] struct {
-	// commit stores a group as one batch and gives each of it its err.
+	// commit stores a group, of one tenant and one mode, as one batch and gives each of it its err.
 	commit  func(group []*request[T])
 	leaders int
 
-	mu      sync.Mutex
-	running int
+	mu     sync.Mutex
+	queues map[string]*mergeQueue[T] // by tenant; those with a batch on its way
+}
+
+type mergeQueue[T any] struct {
+	running int // batches on their way
 	waiting []*request[T]
 }
 
 // newMerger has a batch encoded on each core, and at least one encoded while another one is synced.
 func newMerger[T any](commit func([]*request[T])) *merger[T] {
-	return &merger[T]{commit: commit, leaders: max(2, runtime.GOMAXPROCS(0))}
+	return &merger[T]{commit: commit, leaders: max(2, runtime.GOMAXPROCS(0)), queues: map[string]*mergeQueue[T]{}}
 }
 
 // do stores r and returns its err. ctx ends the wait for the next batch, not a batch on its way.
@@ -54,15 +56,9 @@ func (m *merger[T]) do(ctx context.Context, r *request[T]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	if m.running < m.leaders {
-		m.running++
-		m.mu.Unlock()
+	if m.leads(r) {
 		return m.lead(r, []*request[T]{r})
 	}
-	r.turn = make(chan []*request[T], 1)
-	m.waiting = append(m.waiting, r)
-	m.mu.Unlock()
 	select {
 	case group := <-r.turn:
 		return m.lead(r, group)
@@ -74,13 +70,31 @@ func (m *merger[T]) do(ctx context.Context, r *request[T]) error {
 	}
 }
 
+// leads tells whether r is a batch of its own now; else it waits for its turn.
+func (m *merger[T]) leads(r *request[T]) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queues[r.tenant]
+	if q == nil {
+		q = &mergeQueue[T]{}
+		m.queues[r.tenant] = q
+	}
+	if q.running < m.leaders {
+		q.running++
+		return true
+	}
+	r.turn = make(chan []*request[T], 1)
+	q.waiting = append(q.waiting, r)
+	return false
+}
+
 // lead commits r's group, or nothing when another one has committed r.
 func (m *merger[T]) lead(r *request[T], group []*request[T]) error {
 	if group == nil {
 		return r.err
 	}
 	m.commit(group)
-	m.next()
+	m.next(r.tenant)
 	for _, o := range group {
 		if o != r {
 			o.turn <- nil
@@ -89,19 +103,22 @@ func (m *merger[T]) lead(r *request[T], group []*request[T]) error {
 	return r.err
 }
 
-// next makes the first who waits the leader of all that may share its batch.
-func (m *merger[T]) next() {
+// next makes the first of a tenant who waits the leader of all that may share its batch.
+func (m *merger[T]) next(tenant string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.waiting) == 0 {
-		m.running--
+	q := m.queues[tenant]
+	if len(q.waiting) == 0 {
+		if q.running--; q.running == 0 {
+			delete(m.queues, tenant)
+		}
 		return
 	}
-	first := m.waiting[0]
+	first := q.waiting[0]
 	var group []*request[T]
 	items := 0
-	m.waiting = slices.DeleteFunc(m.waiting, func(r *request[T]) bool {
-		if !r.sameBatch(first) || len(group) > 0 && items+r.items > groupItems {
+	q.waiting = slices.DeleteFunc(q.waiting, func(r *request[T]) bool {
+		if r.mode != first.mode || len(group) > 0 && items+r.items > groupItems {
 			return false
 		}
 		group = append(group, r)
@@ -115,10 +132,14 @@ func (m *merger[T]) next() {
 func (m *merger[T]) leave(r *request[T]) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.Index(m.waiting, r)
+	q := m.queues[r.tenant]
+	if q == nil {
+		return false
+	}
+	i := slices.Index(q.waiting, r)
 	if i < 0 {
 		return false
 	}
-	m.waiting = slices.Delete(m.waiting, i, i+1)
+	q.waiting = slices.Delete(q.waiting, i, i+1)
 	return true
 }

@@ -43,7 +43,11 @@ func newHeld(leaders int) *held {
 func (h *held) send(t *testing.T, ctx context.Context, r *request[int]) <-chan error {
 	t.Helper()
 	h.mu.Lock()
-	before, leads := len(h.waiting), h.running < h.leaders
+	q := h.queues[r.tenant]
+	leads, before := q == nil || q.running < h.leaders, 0
+	if !leads {
+		before = len(q.waiting)
+	}
 	h.mu.Unlock()
 	answer := make(chan error, 1)
 	h.wg.Go(func() { answer <- h.do(ctx, r) })
@@ -51,7 +55,7 @@ func (h *held) send(t *testing.T, ctx context.Context, r *request[int]) <-chan e
 		require.Eventually(t, func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return len(h.waiting) == before+1
+			return len(q.waiting) == before+1
 		}, time.Minute, time.Millisecond)
 	}
 	return answer
@@ -65,15 +69,15 @@ func numbers(group []*request[int]) []int {
 	return out
 }
 
-// What comes while the leaders are busy shares the next batch: in order, one tenant and one mode each, and no batch
-// of very many rows. Each request gets its own answer.
+// What comes while the leaders are busy shares the next batch: in order, one mode each, and no batch of very many rows.
+// Each request gets its own answer.
 func TestMerger_groups(t *testing.T) {
 	t.Parallel()
 	h := newHeld(2)
 	requests := []*request[int]{
 		{data: 0, items: 1}, {data: 1, items: 1}, // lead at once
-		{data: 2, items: 600}, {data: 3, items: 1, tenant: "b"}, {data: 4, items: 400}, {data: 5, items: 1, mode: wal.WaitFor},
-		{data: 6, items: 25}, {data: 7, items: 24}, {data: 8, items: 5000}, {data: 9, items: 1},
+		{data: 2, items: 600}, {data: 3, items: 400}, {data: 4, items: 1, mode: wal.WaitFor},
+		{data: 5, items: 25}, {data: 6, items: 24}, {data: 7, items: 5000}, {data: 8, items: 1},
 	}
 	var answers []<-chan error
 	for i, r := range requests {
@@ -82,7 +86,7 @@ func TestMerger_groups(t *testing.T) {
 			require.Equal(t, []int{i}, numbers(<-h.commits), "nobody waits on a quiet server")
 		}
 	}
-	for _, want := range [][]int{{2, 4, 7}, {3}, {5}, {6, 9}, {8}} {
+	for _, want := range [][]int{{2, 3, 6}, {4}, {5, 8}, {7}} {
 		h.release <- struct{}{}
 		require.Equal(t, want, numbers(<-h.commits))
 	}
@@ -91,8 +95,26 @@ func TestMerger_groups(t *testing.T) {
 		require.EqualError(t, <-a, strconv.Itoa(i))
 	}
 	h.wg.Wait()
-	require.Zero(t, h.running)
-	require.Empty(t, h.waiting)
+	require.Empty(t, h.queues)
+}
+
+// No tenant waits for the batches of another, and a tenant without a request is forgotten.
+func TestMerger_tenants_do_not_wait_for_each_other(t *testing.T) {
+	t.Parallel()
+	h := newHeld(1)
+	var answers []<-chan error
+	for i, tenant := range []string{"a", "b", "a"} {
+		answers = append(answers, h.send(t, t.Context(), &request[int]{data: i, tenant: tenant}))
+		if i < 2 {
+			require.Equal(t, []int{i}, numbers(<-h.commits))
+		}
+	}
+	close(h.release)
+	for i, a := range answers {
+		require.EqualError(t, <-a, strconv.Itoa(i))
+	}
+	h.wg.Wait()
+	require.Empty(t, h.queues)
 }
 
 // A client that leaves while it waits is in no batch; one that leaves later does not end the batch of others.
@@ -148,7 +170,7 @@ func TestMerger_many(t *testing.T) {
 	for id, n := range seen {
 		require.Equal(t, 1, n, id)
 	}
-	require.Zero(t, m.running)
+	require.Empty(t, m.queues)
 }
 
 // One request whose rows cannot be stored does not fail those it would have shared a batch with, and a disk that
