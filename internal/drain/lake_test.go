@@ -218,6 +218,13 @@ func (d *deadFS) Stat(name string) (vfs.Info, error) {
 	return alive(d, func() (vfs.Info, error) { return d.FS.Stat(name) })
 }
 
+func (d *deadFS) Mkdir(dir string) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	return d.FS.Mkdir(dir)
+}
+
 func (d *deadFS) MkdirAll(dir string) error {
 	if err := d.alive(); err != nil {
 		return err

@@ -49,6 +49,23 @@ func BenchmarkMove(b *testing.B) {
 	}
 }
 
+// BenchmarkPrepare is the first request of a tenant that nobody has heard of: TestPrepare_order has its three syncs.
+func BenchmarkPrepare(b *testing.B) {
+	r, err := segment.Create(vfs.OS(), b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for n := 0; b.Loop(); n++ {
+		l, err := r.Lane(fmt.Sprintf("t%d", n), "events")
+		if err == nil {
+			err = l.Prepare()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkList is one poll of a backlog.
 func BenchmarkList(b *testing.B) {
 	l, names := benchLane(b, 1000)

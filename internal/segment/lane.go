@@ -1,7 +1,9 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -39,26 +41,31 @@ func (l Lane) Dir(st State) string { return filepath.Join(l.dir, string(st)) }
 func (l Lane) Path(st State, name string) string { return filepath.Join(l.dir, string(st), name) }
 
 // Prepare makes all state directories. Durable when it returns, with every name above them up to the root, also
-// when an earlier process made them and was killed before it had synced. Idempotent; safe for use at once.
+// when an earlier process made them and was killed before it had synced: three directories are synced, however many
+// are made. Idempotent; safe for use at once.
+//
+// A crash leaves some of the names. Nothing is in them: whoever wants to write calls Prepare first. From the bottom up
+// they are synced, so a lane whose name survives has its states.
 //
 //	errors  ErrCaseClash when another spelling of the tenant came first
 func (l Lane) Prepare() error {
-	l.root.mu.Lock()
-	defer l.root.mu.Unlock()
-	if err := l.checkCase(); err != nil {
+	if err := l.prepare(); err != nil {
+		return fmt.Errorf("prepare lane %s: %w", l.Key(), err)
+	}
+	return nil
+}
+
+func (l Lane) prepare() error {
+	fsys := l.root.fs
+	if err := l.makeTenant(); err != nil {
 		return err
 	}
-	fsys := l.root.fs
-	if err := fsys.MkdirAll(l.dir); err != nil {
-		return fmt.Errorf("prepare lane %s: %w", l.Key(), err)
-	}
-	// MkdirAll synced the directory that names the lane; the tenant's own name may still be that of a killed process.
-	if err := fsys.SyncDir(l.root.dir); err != nil {
-		return fmt.Errorf("prepare lane %s: %w", l.Key(), err)
+	if err := l.root.mkdir(l.dir); err != nil {
+		return err
 	}
 	have, err := fsys.List(l.dir)
 	if err != nil {
-		return fmt.Errorf("prepare lane %s: %w", l.Key(), err)
+		return err
 	}
 	there := make(map[string]bool, len(have))
 	for _, e := range have {
@@ -68,11 +75,41 @@ func (l Lane) Prepare() error {
 		if there[string(st)] {
 			continue
 		}
-		if err := fsys.MkdirAll(l.Dir(st)); err != nil {
-			return fmt.Errorf("prepare lane %s: %w", l.Key(), err)
+		if err := l.root.mkdir(l.Dir(st)); err != nil {
+			return err
 		}
 	}
-	return fsys.SyncDir(l.dir) // the names that were there may be those of a killed process
+	// Also what was there: it may be the unsynced work of a killed process, or of another call under way.
+	for dir := l.dir; ; dir = filepath.Dir(dir) {
+		if err := fsys.SyncDir(dir); err != nil || dir == l.root.dir {
+			return err
+		}
+	}
+}
+
+// makeTenant makes the tenant's directory. Only this is done under the root's lock, and no sync.
+func (l Lane) makeTenant() error {
+	l.root.mu.Lock()
+	defer l.root.mu.Unlock()
+	if err := l.checkCase(); err != nil {
+		return err
+	}
+	return l.root.mkdir(filepath.Join(l.root.dir, l.tenant))
+}
+
+// mkdir makes a directory unless there is one, or a link to one.
+func (r *Root) mkdir(dir string) error {
+	_, err := r.fs.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = r.fs.Mkdir(dir); err == nil {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	_, err = r.fs.List(dir)
+	return err
 }
 
 // Entry is a segment's name in a state.

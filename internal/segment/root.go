@@ -41,7 +41,7 @@ type Root struct {
 
 	aside string // where Create has put a damaged marker
 
-	mu sync.Mutex // held while a lane's directories are made, so that two spellings of one tenant cannot both be
+	mu sync.Mutex // held while a tenant's directory is made, so that two spellings of one cannot both be
 }
 
 // Create makes dir a WAL root, or opens it if it is one. Durable when it returns. Idempotent. The caller holds

@@ -27,6 +27,10 @@ func TestSweep_create(t *testing.T) {
 			for n := range seeds(p) {
 				rng := seed(n)
 				after := s.Crash(p, rng)
+				again, _ := simfs.CutAt(rng.IntN(24)) // and the next process is killed, too
+				after.SetHook(again)
+				_, _ = createAll(after)
+				after = after.Crash(simfs.KeepAll, rng)
 				got, err2 := createAll(after)
 				require.NoError(t, err2, "k=%d %s seed %d", k, p, n)
 				if err == nil {
@@ -186,20 +190,4 @@ func TestResolve_syncs_what_it_keeps(t *testing.T) {
 		require.Equal(t, []string{"committed/0.arrow"}, where(t, after, all))
 	}
 	require.Equal(t, body(all[0]), contentOf(t, s.Crash(simfs.KeepNone, seed(1)), l.Path(segment.Committed, all[0].FileName())))
-}
-
-// ACK-1: what an earlier process made is synced again, every name from the root to the states; it may have been
-// killed before it did.
-func TestPrepare_syncs_what_it_finds(t *testing.T) {
-	t.Parallel()
-	s, _ := simLane(t)
-	n := len(s.Ops())
-	r, err := segment.Create(s, "/wal")
-	require.NoError(t, err)
-	require.Equal(t, []string{"syncdir /", "syncdir /wal"}, changes(s, n, nil))
-	l, err := r.Lane("default", "events")
-	require.NoError(t, err)
-	n = len(s.Ops())
-	require.NoError(t, l.Prepare())
-	require.Equal(t, []string{"syncdir /wal/default", "syncdir /wal", "syncdir /wal/default/events"}, changes(s, n, nil))
 }

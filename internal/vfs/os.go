@@ -100,6 +100,9 @@ func infoOf(st fs.FileInfo) Info {
 	return in
 }
 
+// Mkdir implements FS.
+func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, dirMode) }
+
 // MkdirAll implements FS. It works from the top: each directory is named durably before the next is made inside it. A process
 // that died in between left at most its last directory without a durable name, and that is the deepest one
 // found here; so its name is synced first. Where its parent may not be read, it was not ours to make.
@@ -112,7 +115,7 @@ func (o osFS) MkdirAll(dir string) error {
 		return err
 	}
 	for _, m := range slices.Backward(missing) {
-		if err := os.Mkdir(m, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := o.Mkdir(m); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if err := o.SyncDir(filepath.Dir(m)); err != nil {

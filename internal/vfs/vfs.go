@@ -41,6 +41,8 @@ type FS interface {
 	List(dir string) ([]Entry, error)
 	// Stat describes a name without opening it. It does not follow symbolic links.
 	Stat(name string) (Info, error)
+	// Mkdir creates one directory, mode 0750. fs.ErrExist if the name is taken. Durable once its parent is synced.
+	Mkdir(dir string) error
 	// MkdirAll creates dir and what is missing above it, mode 0750, from the top. Durable when it returns, also
 	// when an earlier call died half-way: the parent of each directory made is synced, and so is the parent of
 	// the deepest one found, because its maker may have been killed before doing so.

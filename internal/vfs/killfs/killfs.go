@@ -72,6 +72,12 @@ func (m *FS) Remove(name string) error {
 	return m.FS.Remove(name)
 }
 
+// Mkdir of the real file system, if the process lives to make it.
+func (m *FS) Mkdir(dir string) error {
+	m.step("mkdir")
+	return m.FS.Mkdir(dir)
+}
+
 // MkdirAll of the real file system, if the process lives to make it.
 func (m *FS) MkdirAll(dir string) error {
 	m.step("mkdir")

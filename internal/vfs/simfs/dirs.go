@@ -40,7 +40,7 @@ func (s *FS) MkdirAll(name string) error {
 		return err
 	}
 	for _, m := range slices.Backward(missing) {
-		if err := s.mkdir(m); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := s.Mkdir(m); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if err := s.SyncDir(filepath.Dir(m)); err != nil {
@@ -71,7 +71,9 @@ func (s *FS) missing(name string) (missing []string, found string, err error) {
 	}
 }
 
-func (s *FS) mkdir(name string) error {
+// Mkdir implements vfs.FS.
+func (s *FS) Mkdir(name string) error {
+	name = clean(name)
 	return s.simple(Op{Kind: Mkdir, Name: name}, func() error {
 		d, base, err := s.parent(name)
 		if err != nil {
