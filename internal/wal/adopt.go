@@ -17,19 +17,21 @@ import (
 func (l *Log) adopt(ctx context.Context) {
 	l.adoptMu.Lock()
 	defer l.adoptMu.Unlock()
-	start := time.Now()
+	start, said := time.Now(), time.Now()
 	lanes, _, err := l.root.Lanes()
+	errs := []error{err}
 	var sum recovered
-	l.peers.Store(0)
 	for _, ln := range lanes {
-		if err == nil {
-			err = l.adoptLane(ctx, ln, &sum)
+		if ctx.Err() != nil {
+			break
 		}
+		errs = append(errs, l.adoptLane(ctx, ln, &sum)) // one that is in trouble holds no other up
+		sum.lanes++
+		said = l.progress(said, &sum, len(lanes))
 	}
-	if err == nil {
-		err = l.sweepLeases()
-	}
-	if err != nil && ctx.Err() == nil {
+	errs = append(errs, l.sweepLeases())
+	l.peers.Store(sum.peers)
+	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
 		l.opt.Logger.Warn("not all of the root was looked at for segments of dead peers, will be tried again", zap.Error(err))
 	}
 	if done := sum.segments + sum.empty + sum.poisoned; done > 0 {
@@ -64,7 +66,7 @@ func (l *Log) adoptLane(ctx context.Context, ln segment.Lane, sum *recovered) (e
 		dead[w] = lease
 	}
 	if busy {
-		l.peers.Add(1)
+		sum.peers++
 	}
 	if len(dead) == 0 {
 		return nil

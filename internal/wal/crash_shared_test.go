@@ -284,3 +284,43 @@ func TestCrash_shared_taken_for_dead(t *testing.T) {
 		})
 	}
 }
+
+// Every operation of a kind fails once for one of two processes, at the lease too, and the machine goes on; then it
+// crashes and a third one adopts what both have left. ACK-1, OWN-1 (T-02, T-03, T-04).
+func TestCrash_shared_faults(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []struct {
+		kind simfs.Kind
+		err  error
+	}{
+		{simfs.Lock, syscall.EIO},
+		{simfs.Stat, syscall.EIO},
+		{simfs.Create, syscall.ENOSPC},
+		{simfs.Writev, syscall.ENOSPC},
+		{simfs.Sync, syscall.EIO},
+		{simfs.SyncDir, syscall.EIO},
+		{simfs.Remove, syscall.EIO},
+	} {
+		t.Run(fmt.Sprintf("%s %v", fault.kind, fault.err), func(t *testing.T) {
+			t.Parallel()
+			for k, fired := 0, true; fired; k++ {
+				w := newTwo(t)
+				w.b.l = open(t, sharing(w.db, "/wal", "b"))
+				w.b.one(WaitFor)
+				hook, done := simfs.FailAt(k, fault.kind.Is, fault.err)
+				w.da.SetHook(hook)
+				_ = w.a.runWith(sharing(w.da, "/wal", "a")) // the answers are in the history
+				fired = done()
+				w.da.PowerOff()
+				w.b.l.adopt(t.Context())
+				w.b.one(WaitFor)
+				for _, policy := range simfs.Policies() {
+					after := w.disk.Crash(policy, rand.New(rand.NewPCG(uint64(k), uint64(policy))))
+					require.NoError(t, recoverShared(t, after))
+					w.verify(verdict{t, fmt.Sprintf("k=%d %s", k, policy)}, after, policy, policy)
+				}
+				require.NoError(t, w.b.l.Close(t.Context()))
+			}
+		})
+	}
+}
