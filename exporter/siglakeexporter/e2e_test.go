@@ -28,6 +28,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/testdata"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,9 +37,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
 // door is a real otlp receiver on unix sockets in front of the exporter, over a fake log.
@@ -183,50 +182,79 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 	require.Empty(t, d.rig.log.taken(), "refused before a byte is written")
 }
 
-// What the table calls retryable is sent again by the Collector's own exporters, after the hinted time, and
-// what it calls permanent is not.
+// The whole error table in front of the Collector's own exporters: what it calls retryable is sent again, after the
+// hinted time and not before, until it is stored once; what it calls permanent is sent once and given up. Nothing is
+// dropped that could still be stored. C8: without a queue in between, the sender sees the failure.
 func TestDoor_upstream_exporters_retry_what_they_should(t *testing.T) {
 	t.Parallel()
-	full := &wal.LimitError{Limit: "max_in_flight", Used: 2, Max: 1}
-	for _, tc := range []struct {
-		name    string
-		fail    []error
-		appends int
-		ok      bool
-	}{
-		{"resource exhausted, then room", []error{fmt.Errorf("append: %w", full)}, 2, true},
-		{"unavailable, then back", []error{wal.ErrClosed}, 2, true},
-		{"invalid argument", []error{segment.ErrBadName, nil}, 1, false},
-	} {
-		for transport, upstream := range map[string]func(*testing.T, *door) exporter.Logs{"otlp_grpc": upstreamGRPC, "otlp_http": upstreamHTTP} {
-			t.Run(tc.name+", "+transport, func(t *testing.T) {
-				t.Parallel()
-				d := openDoor(t)
-				d.rig.log.failWith(tc.fail...)
-				up := upstream(t, d)
+	for transport, upstream := range map[string]func(*testing.T, *door, *zap.Logger) exporter.Logs{"otlp_grpc": upstreamGRPC, "otlp_http": upstreamHTTP} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			d := openDoor(t)
+			up := upstream(t, d, zap.NewNop())
+			for _, tc := range answerCases() {
+				if tc.retry > retryInFlight {
+					continue // the same path with a longer wait: its hint is checked by TestDoor_answers_as_the_table_says
+				}
+				d.rig.log.failWith(tc.cause)
 				began := time.Now()
 				err := up.ConsumeLogs(t.Context(), testdata.GenerateLogs(2))
-				require.Len(t, d.rig.log.taken(), tc.appends)
-				if tc.ok {
-					require.NoError(t, err)
-					require.GreaterOrEqual(t, time.Since(began), time.Second, "the hint is obeyed: the own back-off is 1 ms")
-					return
+				if tc.retry > 0 {
+					require.NoError(t, err, tc.name)
+					require.Len(t, d.rig.log.taken(), 2, tc.name)
+					require.GreaterOrEqual(t, time.Since(began), tc.retry, "%s: the hint is obeyed: the own back-off is 1 ms", tc.name)
+					continue
 				}
-				require.True(t, consumererror.IsPermanent(err), err)
-				require.Equal(t, codes.InvalidArgument, status.Code(err))
+				require.True(t, consumererror.IsPermanent(err), "%s: %v", tc.name, err)
+				require.Equal(t, tc.code, status.Code(err), tc.name)
+				require.Len(t, d.rig.log.taken(), 1, tc.name)
+				d.rig.log.failWith()
+			}
+		})
+	}
+}
+
+// Rows of the table with a longer hint: the exporter in front says that it will send again after that time and not
+// before, and when it is ended meanwhile it says that the rows are still good.
+func TestDoor_upstream_exporters_wait_for_longer_hints(t *testing.T) {
+	t.Parallel()
+	for transport, upstream := range map[string]func(*testing.T, *door, *zap.Logger) exporter.Logs{"otlp_grpc": upstreamGRPC, "otlp_http": upstreamHTTP} {
+		for _, tc := range answerCases() {
+			if tc.retry <= retryInFlight {
+				continue
+			}
+			t.Run(transport+" "+tc.name, func(t *testing.T) {
+				t.Parallel()
+				d := openDoor(t)
+				core, logs := observer.New(zap.InfoLevel)
+				up := upstream(t, d, zap.New(core))
+				d.rig.log.failWith(tc.cause)
+				ctx, giveUp := context.WithCancel(t.Context())
+				answer := make(chan error, 1)
+				go func() { answer <- up.ConsumeLogs(ctx, testdata.GenerateLogs(2)) }()
+				waits := func() *observer.ObservedLogs { return logs.FilterFieldKey("interval") }
+				require.Eventually(t, func() bool { return waits().Len() == 1 }, time.Minute, time.Millisecond)
+				interval, err := time.ParseDuration(fmt.Sprint(waits().All()[0].ContextMap()["interval"]))
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, interval, tc.retry)
+				giveUp()
+				err = <-answer
+				require.Error(t, err)
+				require.False(t, consumererror.IsPermanent(err), "%v", err)
+				require.Len(t, d.rig.log.taken(), 1)
 			})
 		}
 	}
 }
 
 // upstreamGRPC is a real otlp_grpc exporter without a queue, with retries.
-func upstreamGRPC(t *testing.T, d *door) exporter.Logs {
+func upstreamGRPC(t *testing.T, d *door, logger *zap.Logger) exporter.Logs {
 	t.Helper()
-	return startUpstream(t, otlpexporter.NewFactory(), map[string]any{"endpoint": d.grpc, "tls": map[string]any{"insecure": true}})
+	return startUpstream(t, logger, otlpexporter.NewFactory(), map[string]any{"endpoint": d.grpc, "tls": map[string]any{"insecure": true}})
 }
 
 // upstreamHTTP is a real otlp_http exporter, which knows no unix sockets: a proxy stands between.
-func upstreamHTTP(t *testing.T, d *door) exporter.Logs {
+func upstreamHTTP(t *testing.T, d *door, logger *zap.Logger) exporter.Logs {
 	t.Helper()
 	proxy := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "siglake" },
@@ -234,16 +262,18 @@ func upstreamHTTP(t *testing.T, d *door) exporter.Logs {
 	}
 	srv := httptest.NewServer(proxy)
 	t.Cleanup(srv.Close)
-	return startUpstream(t, otlphttpexporter.NewFactory(), map[string]any{"endpoint": srv.URL})
+	return startUpstream(t, logger, otlphttpexporter.NewFactory(), map[string]any{"endpoint": srv.URL})
 }
 
-func startUpstream(t *testing.T, f exporter.Factory, conf map[string]any) exporter.Logs {
+func startUpstream(t *testing.T, logger *zap.Logger, f exporter.Factory, conf map[string]any) exporter.Logs {
 	t.Helper()
 	cfg := f.CreateDefaultConfig()
 	conf["sending_queue"] = map[string]any{"enabled": false}
 	conf["retry_on_failure"] = map[string]any{"enabled": true, "initial_interval": "1ms", "max_interval": "1ms", "max_elapsed_time": "1m"}
 	require.NoError(t, confmap.NewFromStringMap(conf).Unmarshal(cfg))
-	e, err := f.CreateLogs(t.Context(), exportertest.NewNopSettings(f.Type()), cfg)
+	set := exportertest.NewNopSettings(f.Type())
+	set.Logger = logger
+	e, err := f.CreateLogs(t.Context(), set, cfg)
 	require.NoError(t, err)
 	require.NoError(t, e.Start(t.Context(), componenttest.NewNopHost()))
 	t.Cleanup(func() { require.NoError(t, e.Shutdown(context.WithoutCancel(t.Context()))) })

@@ -17,11 +17,11 @@ import (
 )
 
 // When a client should come back. Whole seconds and never less than one: the otlp receiver truncates the
-// hint to seconds for Retry-After, and 0 would mean at once.
+// hint to seconds for Retry-After, and 0 would mean at once. Never more than ten: a client drops its rows at once
+// when the hint is beyond the time it gives all its tries, which is a minute in some SDKs.
 const (
 	retryInFlight = 1 * time.Second  // bodies leave memory within milliseconds
 	retrySpace    = 10 * time.Second // the age at which the drain commits, so space may be free then
-	retryPlaces   = 60 * time.Second // lanes and tenants stay; a person has to raise the limit
 	retryClosed   = 1 * time.Second  // a load balancer has another process by then
 	retryStorage  = 5 * time.Second  // a full or failing disk does not heal faster
 )
@@ -29,7 +29,7 @@ const (
 // errContent marks rows that cannot be turned into the table's shape, today or later.
 var errContent = errors.New("cannot be stored")
 
-// The limits by what a client can expect of them; the others end with a request, within milliseconds.
+// The limits that do not end with a request, within milliseconds: the drain has to make room, or a person.
 const (
 	limitBytes   = "max_bytes"
 	limitFree    = "min_free"
@@ -45,8 +45,7 @@ const (
 //	tenant not allowed                          PERMISSION_DENIED   403    none, permanent
 //	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
 //	in-flight bytes, waiting requests, share    RESOURCE_EXHAUSTED  429    1 s
-//	WAL bytes, free-disk floor                  RESOURCE_EXHAUSTED  429    10 s
-//	lanes, tenants                              RESOURCE_EXHAUSTED  429    60 s
+//	WAL bytes, free-disk floor, lanes, tenants  RESOURCE_EXHAUSTED  429    10 s
 //	client gone before admission                UNAVAILABLE         503    1 s
 //	shutting down                               UNAVAILABLE         503    1 s
 //	ENOSPC, EIO, fsync error, lock lost, else   UNAVAILABLE         503    5 s
@@ -78,10 +77,8 @@ func classify(err error) error {
 
 func retryAfterLimit(full *wal.LimitError) time.Duration {
 	switch full.Limit {
-	case limitBytes, limitFree:
+	case limitBytes, limitFree, limitLanes, limitTenants:
 		return retrySpace
-	case limitLanes, limitTenants:
-		return retryPlaces
 	default:
 		return retryInFlight
 	}

@@ -2,6 +2,7 @@ package siglakeexporter
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/pdata/testdata"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
 // testHost records statuses and has the extensions it is given.
@@ -75,6 +79,31 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
+	// What the log says stands: neither a success nor quiet takes it back, only the log.
+	t.Run("what stands in everybody's way stays until the log says so", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			host, h := &testHost{}, &health{}
+			h.start(host)
+			h.stands(nil)
+			h.stands(boom)
+			h.stands(boom)
+			h.trouble(boom)
+			h.well()
+			time.Sleep(2 * quietAfter)
+			synctest.Wait()
+			require.Equal(t, []componentstatus.Status{ill}, host.statuses())
+			h.trouble(boom)
+			h.stands(nil)
+			require.Equal(t, []componentstatus.Status{ill}, host.statuses(), "a request's trouble is left")
+			h.well()
+			require.Equal(t, []componentstatus.Status{ill, ok}, host.statuses())
+			h.stop()
+			h.stands(boom)
+			require.Equal(t, []componentstatus.Status{ill, ok}, host.statuses())
+		})
+	})
+
 	t.Run("silent when not running", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -90,4 +119,39 @@ func TestHealth(t *testing.T) {
 			require.Equal(t, []componentstatus.Status{ill}, host.statuses())
 		})
 	})
+}
+
+// All signals of one exporter hear what the log says, also those that start later, and one that has stopped does not.
+func TestHealth_reaches_every_signal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	traceHost, late := &testHost{}, &testHost{}
+	le := r.logs(t)
+	te, err := r.factory.CreateTraces(t.Context(), r.set, r.cfg)
+	require.NoError(t, err)
+	require.NoError(t, te.Start(t.Context(), traceHost))
+	say := r.log.opened[0].Health
+	full := fmt.Errorf("append: %w", &wal.LimitError{Limit: "max_bytes", Used: 7, Max: 5})
+	const ill, ok = componentstatus.StatusRecoverableError, componentstatus.StatusOK
+
+	// One signal's request meets the hard mark: all are unready at once.
+	r.log.failWith(full)
+	require.Error(t, le.ConsumeLogs(t.Context(), testdata.GenerateLogs(1)))
+	require.Equal(t, []componentstatus.Status{ill}, r.host.statuses())
+	require.Equal(t, []componentstatus.Status{ill}, traceHost.statuses())
+	me, err := r.factory.CreateMetrics(t.Context(), r.set, r.cfg)
+	require.NoError(t, err)
+	require.NoError(t, me.Start(t.Context(), late))
+	require.Equal(t, []componentstatus.Status{ill}, late.statuses())
+	require.NoError(t, te.Shutdown(t.Context()))
+	say(nil)
+	require.Equal(t, []componentstatus.Status{ill, ok}, r.host.statuses())
+	require.Equal(t, []componentstatus.Status{ill, ok}, late.statuses())
+	require.Equal(t, []componentstatus.Status{ill}, traceHost.statuses())
+
+	// Auto is refused from a lower mark on: no reason to call the component ill.
+	r.log.failWith(full)
+	require.Error(t, le.ConsumeLogs(withMode(t.Context(), "auto"), testdata.GenerateLogs(1)))
+	require.Equal(t, []componentstatus.Status{ill, ok}, r.host.statuses())
+	require.NoError(t, me.Shutdown(t.Context()))
 }

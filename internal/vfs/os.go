@@ -209,7 +209,12 @@ func lockFile(f *os.File, name, text string, kind int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+	_, err = f.WriteAt([]byte(text), 0)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		// The text is for who is refused. A full volume must not keep from starting what would empty it.
+		return true, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, f.Truncate(int64(len(text)))

@@ -91,6 +91,17 @@ func TestOSFile(t *testing.T) {
 	require.Zero(t, st.Mode().Perm()&0o027, "no access for others, no write for the group")
 }
 
+// A full volume does not keep a lock from being taken: without it nothing would start that could make room. B1.
+func TestOSLock_on_a_full_disk(t *testing.T) {
+	t.Parallel()
+	held, err := OS().Lock("/dev/full", "no byte of this can be written")
+	require.NoError(t, err)
+	_, err = OS().Lock("/dev/full", "x")
+	var refused *LockedError
+	require.ErrorAs(t, err, &refused)
+	require.NoError(t, held.Close())
+}
+
 // A lock is refused with the text of its holder, and free again after Close.
 func TestOSLock(t *testing.T) {
 	t.Parallel()
