@@ -131,7 +131,15 @@ func (t *table) Commit(_ context.Context, segs []lake.Segment) (lake.Outcome, er
 	return out, nil
 }
 
+// errLost is the answer of a commit that landed.
 var errLost = errors.New("no answer")
+
+// lose makes one commit end with err, after it was made.
+func (c *catalog) lose(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = err
+}
 
 // rowsOf reads the ids of a segment's rows, and says which rows have another text than was sent.
 func rowsOf(s lake.Segment) (ids []int, bad []string) {

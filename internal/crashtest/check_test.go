@@ -17,6 +17,16 @@ type violations []string
 
 func (v *violations) add(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
 
+// of returns those of one promise; "" all.
+func (v violations) of(id string) (out violations) {
+	for _, text := range v {
+		if strings.HasPrefix(text, id) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
 // checkedDrain drains once. On a disk that works nothing fails, and nothing that was sealed is damaged.
 func (m *machine) checkedDrain(v *violations) {
 	r, err := m.drain()

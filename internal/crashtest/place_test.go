@@ -18,7 +18,8 @@ type at struct {
 	k      int // the machine stops before this operation of the life
 	k2     int // and before this one of the recovery; letThrough: it does not
 	fault  string
-	n      int // the fault hits this one of the operations it matches
+	n      int  // the fault hits this one of the operations it matches
+	late   bool // in the recovery, not in the life
 	bug    string
 }
 
@@ -44,7 +45,7 @@ const (
 func (a at) String() string {
 	s := fmt.Sprintf("go test ./internal/crashtest -run TestSweep -args -policy=%s -seed=%d -k=%d -k2=%d", a.policy, a.seed, a.k, a.k2)
 	if a.fault != "" {
-		s += fmt.Sprintf(" -fault=%s -n=%d", a.fault, a.n)
+		s += fmt.Sprintf(" -fault=%s -n=%d -late=%t", a.fault, a.n, a.late)
 	}
 	if a.bug != "" {
 		s += " -bug=" + a.bug
@@ -59,12 +60,13 @@ var (
 	k2Flag     = flag.Int("k2", every, "and before this one of the recovery; -1: not; -2: before each")
 	faultFlag  = flag.String("fault", "", "a fault of TestFaults")
 	nFlag      = flag.Int("n", 0, "the fault hits this operation of its kind")
+	lateFlag   = flag.Bool("late", false, "… of the recovery, not of the life")
 	bugFlag    = flag.String("bug", "", "a bug of TestPlanted")
 )
 
 // given is the place that the flags say, and the policies.
 func given() (at, []simfs.Policy, error) {
-	a := at{seed: *seedFlag, k: *kFlag, k2: *k2Flag, fault: *faultFlag, n: *nFlag, bug: *bugFlag}
+	a := at{seed: *seedFlag, k: *kFlag, k2: *k2Flag, fault: *faultFlag, n: *nFlag, late: *lateFlag, bug: *bugFlag}
 	var errs []error
 	if _, ok := faults[a.fault]; !ok && a.fault != "" {
 		errs = append(errs, fmt.Errorf("-fault=%s: not one of %s", a.fault, strings.Join(names(faults), ", ")))

@@ -88,10 +88,10 @@ func (s *sched) pick() *turn {
 
 func (s *sched) take(op simfs.Op) error {
 	s.mu.Lock()
-	k := s.k
+	op.K = s.k // among those that change something
 	s.k++
 	s.mu.Unlock()
-	return s.step(k, op)
+	return s.step(op.K, op)
 }
 
 func (s *sched) wait(t *turn) error {
@@ -115,13 +115,18 @@ func (s *sched) commit(lane string) error {
 	return s.wait(&turn{key: string(commitKind) + lane, op: op})
 }
 
-// hook is for the disk. The making of directories is not held back: a lane does it with a mutex held, on which
-// another goroutine could wait outside of what synctest sees.
+// held tells whether an operation waits for its turn. The making of directories does not: a lane does it with a
+// mutex held, on which another goroutine could wait outside of what synctest sees.
+func held(op simfs.Op) bool {
+	return op.Kind != simfs.Mkdir && (op.Kind != simfs.SyncDir || isState(filepath.Base(op.Name)))
+}
+
+// hook is for the disk.
 func (s *sched) hook(op simfs.Op) error {
 	switch {
 	case !op.Kind.Changes():
 		return nil
-	case op.Kind == simfs.Mkdir, op.Kind == simfs.SyncDir && !isState(filepath.Base(op.Name)):
+	case !held(op):
 		return s.take(op)
 	}
 	return s.wait(&turn{key: fmt.Sprintf("%s %s", op.Kind, stable(op.Name)), op: op})

@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +19,10 @@ type sweep struct {
 	at                      // policy, seed, fault and bug; k and k2 are set for each state
 	first  func(k int) bool // which cuts of the life to look at
 	second func(k, k2 int) bool
+	id     string // only this promise; "" all
 
 	states int
+	fired  bool // the fault came
 	found  *finding
 }
 
@@ -57,14 +60,14 @@ func (s *sweep) live(t *testing.T) (cuts []cut) {
 	a.k, a.k2 = letThrough, letThrough
 	m := newMachine(bugs[s.bug].life)
 	snap := func(k int, op simfs.Op) {
-		if s.first(k) && matters(s.policy, op) {
+		if (s.first(k) || s.k == every && op.Kind == theEnd) && matters(s.policy, op) {
 			a.k = k
 			cuts = append(cuts, cut{m.crashed(a, s.policy, forFirst, m.client.expect(s.policy == simfs.KeepAll)), op})
 		}
 	}
 	end := 0
 	rng := a.rng(forLife)
-	fault := faults[s.fault].hook(s.n)
+	fault := s.hook(m, false)
 	simulate(t, rng, func(k int, op simfs.Op) error {
 		end = k + 1
 		snap(k, op)
@@ -76,6 +79,23 @@ func (s *sweep) live(t *testing.T) (cuts []cut) {
 	})
 	snap(end, simfs.Op{K: end, Kind: theEnd})
 	return cuts
+}
+
+// hook is the fault, if it is one of the life or, late, of the recovery.
+func (s *sweep) hook(m *machine, late bool) simfs.Hook {
+	if s.fault == "" || s.late != late {
+		return func(simfs.Op) error { return nil }
+	}
+	fault, fired := faults[s.fault].hook(s.n)
+	return func(op simfs.Op) error {
+		err := fault(op)
+		s.fired = s.fired || fired()
+		if errors.Is(err, errLost) {
+			m.catalog.lose(err)
+			return nil
+		}
+		return err
+	}
 }
 
 // theEnd is the pseudo operation after the last one.
@@ -108,28 +128,31 @@ func (s *sweep) explore(t *testing.T, first cut) {
 		if s.policy != simfs.KeepAll {
 			p = simfs.Policies()[a.rng(forSecond).IntN(4)]
 		}
-		if s.second(a.k, k2) && matters(p, op) {
+		if (s.second(a.k, k2) || s.late && op.Kind == theEnd) && matters(p, op) {
 			again = append(again, cut{m.crashed(a, p, forSecond, first.expect.again(m.client, p)), op})
 		}
 	}
 	var broken violations
+	fault := s.hook(m, true)
 	simulate(t, first.rng(forRecovery), func(k2 int, op simfs.Op) error {
 		end = k2 + 1
 		snap(k2, op)
-		return nil
+		return fault(op)
 	}, func(sc *sched) {
 		m.under(sc)
 		broken = m.recover(first.expect, func() { openedAt = end })
 		m.disk.SetHook(nil)
 	})
 	snap(end, simfs.Op{K: end, Kind: theEnd})
-	s.judge(first.at, first.op, broken)
+	if !s.late {
+		s.judge(first.at, first.op, broken)
+	}
 	shown := m.catalog.all()
 	for _, c := range again {
 		if s.found != nil {
 			return
 		}
-		if c.k2 > openedAt {
+		if c.k2 > openedAt && !s.late {
 			c.expect.show(shown)
 		}
 		s.judge(c.at, c.op, c.boot(bugs[s.bug].recovery).recover(c.expect, func() {}))
@@ -138,7 +161,7 @@ func (s *sweep) explore(t *testing.T, first cut) {
 
 func (s *sweep) judge(a at, op simfs.Op, broken violations) {
 	s.states++
-	if len(broken) > 0 && s.found == nil {
+	if len(broken.of(s.id)) > 0 && s.found == nil {
 		s.found = &finding{at: a, op: op, broken: broken}
 	}
 }
