@@ -22,8 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // table is where logs go.
 const table = "siglake.events"
 
-// quick makes rows appear soon.
-const quick = "exporters: {siglake: {wal: {segment: {max_age: 300ms}}}}\nextensions: {lakecompactor: {gate: {age: 100ms}}}\n"
+const (
+	soon = "exporters: {siglake: {wal: {segment: {max_age: 300ms}}}}\n"
+	// quick makes rows appear soon.
+	quick = soon + "extensions: {lakecompactor: {gate: {age: 100ms}}}\n"
+)
 
 // drained waits until nothing is left on the way to the table.
 func drained(t *testing.T, h *collector.Harness, p *collector.Process) {
