@@ -132,11 +132,15 @@ func (l *Log) take(ctx context.Context) (err error) {
 	if l.root, err = segment.Create(l.fs, dir); err != nil {
 		return errors.Join(err, l.lock.Close())
 	}
-	if aside := l.root.Aside(); aside != "" {
-		l.opt.Logger.Error("the file that makes the directory a WAL root was damaged; it is kept under another name and the root has a new UUID",
-			zap.String("dir", dir), zap.String("kept", aside), zap.Stringer("uuid", l.root.UUID()))
-	}
+	l.tellMended(l.root)
 	return nil
+}
+
+func (l *Log) tellMended(root *segment.Root) {
+	if aside := root.Aside(); aside != "" {
+		l.opt.Logger.Error("the file that makes the directory a WAL root was damaged; it is kept under another name and the root has a new UUID",
+			zap.String("dir", root.Dir()), zap.String("kept", aside), zap.Stringer("uuid", root.UUID()))
+	}
 }
 
 // refuseForeign keeps our lock file out of a directory that is not ours and not empty.

@@ -103,7 +103,7 @@ func (l *Log) settle(ln segment.Lane, mine func(segment.ID) bool) error {
 		if e.IsDir || !vfs.IsTemp(e.Name) {
 			continue
 		}
-		if id, ok := tempOf(e.Name); mine != nil && !(ok && mine(id)) {
+		if id, ok := tempOf(e.Name); mine != nil && (!ok || !mine(id)) {
 			continue
 		}
 		if err := l.fs.Remove(ln.Path(segment.Active, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -36,8 +36,11 @@ func (l *Log) join(ctx context.Context) error {
 		var locked *vfs.LockedError
 		switch {
 		case err == nil:
-			return l.root.PrepareLeases()
-		case errors.Is(err, segment.ErrNotRoot): // its maker has just let go of it, or has died
+			if err := l.root.PrepareLeases(); err != nil {
+				return errors.Join(err, l.lock.Close())
+			}
+			return nil
+		case unmade(err): // its maker has just let go of it, or has died
 		case errors.As(err, &locked) && strings.HasPrefix(locked.Holder, makingRoot):
 		default:
 			return err
@@ -56,22 +59,8 @@ func (l *Log) join(ctx context.Context) error {
 func (l *Log) joinOnce() (err error) {
 	dir := l.opt.Dir
 	name := filepath.Join(dir, lockName)
-	if _, err := segment.Open(l.fs, dir); errors.Is(err, segment.ErrNotRoot) {
-		lock, err := l.fs.Lock(name, makingRoot+l.opt.lockText())
-		if _, held := errors.AsType[*vfs.LockedError](err); held {
-			// By a maker, or by somebody who has found the root made since we looked: look again.
-			return fmt.Errorf("%w: %w", segment.ErrNotRoot, err)
-		}
-		if vfs.NoLocks(err) {
-			lock, err = io.NopCloser(nil), nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = segment.Create(l.fs, dir)
-		if err = errors.Join(err, lock.Close()); err != nil {
-			return err
-		}
+	if err := l.makeRoot(name); err != nil {
+		return err
 	}
 	l.lock, err = l.fs.LockShared(name, l.opt.lockText())
 	if vfs.NoLocks(err) {
@@ -90,10 +79,40 @@ func (l *Log) joinOnce() (err error) {
 	return nil
 }
 
+// makeRoot makes the root, or mends its damaged marker, with the whole lock in hand. It does nothing to a root.
+func (l *Log) makeRoot(lockName string) error {
+	_, missing := segment.Open(l.fs, l.opt.Dir)
+	if !unmade(missing) {
+		return nil // a root, or trouble that the next step reports
+	}
+	lock, err := l.fs.Lock(lockName, makingRoot+l.opt.lockText())
+	if _, held := errors.AsType[*vfs.LockedError](err); held {
+		// By a maker, or by somebody who has found the root made since we looked: look again.
+		return fmt.Errorf("%w: %w", missing, err)
+	}
+	if vfs.NoLocks(err) {
+		lock, err = io.NopCloser(nil), nil
+	}
+	if err != nil {
+		return err
+	}
+	root, err := segment.Create(l.fs, l.opt.Dir)
+	if err == nil {
+		l.tellMended(root)
+	}
+	return errors.Join(err, lock.Close())
+}
+
+func unmade(err error) bool {
+	return errors.Is(err, segment.ErrNotRoot) || errors.Is(err, segment.ErrDamagedRoot)
+}
+
 // explain adds to an error of Open what its reader can do.
 func explain(opt *Options, err error) error {
 	var locked *vfs.LockedError
 	switch {
+	case errors.As(err, &locked) && errors.Is(err, segment.ErrDamagedRoot):
+		return fmt.Errorf("open wal %s: %w; a process that starts alone mends it: stop those that share it, then start them again", opt.Dir, err)
 	case errors.As(err, &locked) && opt.Shared:
 		return fmt.Errorf("open wal %s: %w; it is not shared: every process on one WAL sets wal.shared: true, or this one another wal.directory", opt.Dir, err)
 	case errors.As(err, &locked):

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
@@ -266,4 +268,28 @@ func TestSeized(t *testing.T) {
 	require.NoError(t, l.Seal(t.Context(), "t", "events"))
 	require.EqualValues(t, 1, sums(t, reader)["siglake_wal_segments_seized_total"])
 	closeLog(t, l)
+}
+
+// A damaged marker is mended by a process that starts alone; one that comes while others run on the root says what to
+// do, and they go on.
+func TestShared_damaged_marker(t *testing.T) {
+	t.Parallel()
+	disk := simfs.New(nil)
+	a := open(t, sharing(disk, "/wal", "a"))
+	require.NoError(t, vfs.WriteFile(disk, "/wal/siglake-wal.json", []byte("{")))
+	l := &Log{opt: sharing(disk, "/wal", "b"), fs: disk}
+	l.opt.setDefaults()
+	err := explain(&l.opt, l.joinOnce())
+	require.ErrorIs(t, err, segment.ErrDamagedRoot)
+	require.ErrorContains(t, err, "a, host ")
+	require.ErrorContains(t, err, "starts alone")
+	_, err = a.Append(t.Context(), request(t, WaitFor, 1))
+	require.NoError(t, err)
+	closeLog(t, a)
+	opt := sharing(disk, "/wal", "c")
+	core, logs := observer.New(zap.ErrorLevel)
+	opt.Logger = zap.New(core)
+	closeLog(t, open(t, opt))
+	require.Equal(t, 1, logs.FilterMessageSnippet("was damaged").Len())
+	require.Equal(t, []int64{1}, idsIn(scan(t, disk, "/wal"), segment.Sealed))
 }
