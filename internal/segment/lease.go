@@ -51,6 +51,20 @@ func (r *Root) Lease(writer [6]byte, text string) (*Lease, error) {
 	return &Lease{fs: r.fs, path: path, lock: lock, inode: info.Inode}, nil
 }
 
+// Adopt takes the lease of a dead writer. Another file takes the place of its own first: should the writer live all the
+// same, because the volume's locks do nothing or were forgotten, then it sees before the adopter reads that it has
+// lost its lease, and answers nothing more. errors as Lease; a crash leaves no file, or one that nobody holds.
+func (r *Root) Adopt(writer [6]byte, text string) (*Lease, error) {
+	last, err := r.Lease(writer, text)
+	if err == nil {
+		err = last.End()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.Lease(writer, text)
+}
+
 // LeaseUnlocked is Lease of a fresh writer on a volume without locks: the file alone. Its holder calls Beat while it
 // lives, and Check after each write; who takes it for dead calls Fence.
 func (r *Root) LeaseUnlocked(writer [6]byte, text string) (*Lease, error) {

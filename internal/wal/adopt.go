@@ -79,7 +79,7 @@ func (l *Log) leaseOfDead(w [6]byte) (*segment.Lease, error) {
 	if l.silence != nil {
 		return l.silence.leaseOfDead(l.root, w)
 	}
-	lease, err := l.root.Lease(w, "adopting: "+l.opt.lockText())
+	lease, err := l.root.Adopt(w, "adopting: "+l.opt.lockText())
 	if _, alive := errors.AsType[*vfs.LockedError](err); alive {
 		return nil, nil //nolint:nilnil // no lease to be had, and nothing wrong
 	}
