@@ -18,6 +18,7 @@ const maxName = 128 // bytes; two of them and a state stay far below PATH_MAX, o
 // Names of files and directories in a root beside the tenants.
 const (
 	markerName    = "siglake-wal.json"
+	reserveName   = "siglake-wal.reserve" // no tenant's: they have no dots
 	lockName      = "LOCK"
 	drainLockName = "drain.lock"
 	drainWakeName = "drain.wake"
@@ -44,7 +45,7 @@ func reserved(name string) bool {
 // rootFile tells whether a name in a root is ours and no tenant.
 func rootFile(name string) bool {
 	switch name {
-	case markerName, markerName + ".tmp", lockName, drainLockName, drainWakeName, leasesName, consumersName:
+	case markerName, markerName + ".tmp", reserveName, lockName, drainLockName, drainWakeName, leasesName, consumersName:
 		return true
 	}
 	return strings.HasPrefix(name, markerName+damagedSuffix)

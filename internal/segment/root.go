@@ -85,7 +85,7 @@ func writeRoot(fsys vfs.FS, dir string) (*Root, error) {
 	if err := vfs.WriteFile(fsys, filepath.Join(dir, markerName), append(b, '\n')); err != nil {
 		return nil, fmt.Errorf("create WAL root: %w", err)
 	}
-	return &Root{fs: fsys, dir: dir, uuid: u}, nil
+	return &Root{fs: thrifty(fsys, dir), dir: dir, uuid: u}, nil
 }
 
 // mendRoot keeps the bytes of a damaged marker under another name and writes a new one over it. A crash leaves the old
@@ -152,7 +152,7 @@ func Open(fsys vfs.FS, dir string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open WAL root %s: %w", dir, err)
 	}
-	return &Root{fs: fsys, dir: dir, uuid: m.UUID}, nil
+	return &Root{fs: thrifty(fsys, dir), dir: dir, uuid: m.UUID}, nil
 }
 
 func readMarker(fsys vfs.FS, dir string) (marker, error) {
@@ -199,7 +199,7 @@ func hint(fsys vfs.FS, dir string) string {
 // Dir is the directory of the root.
 func (r *Root) Dir() string { return r.dir }
 
-// FS is the file system the root lives on.
+// FS is the file system the root lives on. Names and records find room there also on a full volume: see KeepReserve.
 func (r *Root) FS() vfs.FS { return r.fs }
 
 // UUID is the identity of the root, made with it.

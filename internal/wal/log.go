@@ -159,6 +159,7 @@ func (l *Log) start(ctx context.Context) error {
 	if err := l.space.measure(ctx); err != nil {
 		return err
 	}
+	l.keepReserve()
 	if err := l.met.observe(l); err != nil {
 		return err
 	}
@@ -190,6 +191,7 @@ func (l *Log) watchLoop(ctx context.Context) {
 		if err := l.space.measure(ctx); err != nil && ctx.Err() == nil {
 			l.opt.Logger.Warn("disk not measured, limits use the last figures", zap.Error(err))
 		}
+		l.keepReserve()
 		for _, ln := range l.allLanes() {
 			ln.rebind.Store(true)
 			signal(ln.wake)

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -167,6 +170,9 @@ func (s *space) walk(ctx context.Context, dir string, seen map[uint64]struct{}) 
 	}
 	var total int64
 	for _, e := range entries {
+		if dir == s.dir && segment.IsReserve(e.Name) {
+			continue
+		}
 		name := filepath.Join(dir, e.Name)
 		if e.IsDir {
 			n, err := s.walk(ctx, name, seen)
@@ -189,4 +195,14 @@ func (s *space) walk(ctx context.Context, dir string, seen map[uint64]struct{}) 
 		}
 	}
 	return total, nil
+}
+
+// keepReserve lets the drain work on when the volume gets full, as long as there is room to keep for that.
+func (l *Log) keepReserve() {
+	if u := l.space.look(); u.free-u.floor < segment.ReserveBytes {
+		return
+	}
+	if err := l.root.KeepReserve(); err != nil {
+		l.opt.Logger.Warn("no reserve for the drain on a full volume, will be tried again", zap.Error(err))
+	}
 }
