@@ -13,7 +13,7 @@ import (
 )
 
 // full is a hook of a disk without room until the reserve is given up.
-func full(fsys *simfs.FS, reserve string) func(simfs.Op) error {
+func full(reserve string) func(simfs.Op) error {
 	there := true
 	return func(op simfs.Op) error {
 		switch op.Kind {
@@ -54,7 +54,7 @@ func TestReserve_B1(t *testing.T) {
 			f, err := disk.Create(lane.Path(Sealed, sealed))
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
-			disk.SetHook(full(disk, filepath.Join("/wal", reserveName)))
+			disk.SetHook(full(filepath.Join("/wal", reserveName)))
 			require.NoError(t, change(lane, sealed))
 			_, err = disk.Stat(filepath.Join("/wal", reserveName))
 			require.Error(t, err, "it was given up")
