@@ -185,7 +185,7 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 // The whole error table in front of the Collector's own exporters: what it calls retryable is sent again, after the
 // hinted time and not before, until it is stored once; what it calls permanent is sent once and given up. Nothing is
 // dropped that could still be stored. C8: without a queue in between, the sender sees the failure.
-func TestDoor_upstream_exporters_retry_what_they_should(t *testing.T) {
+func TestDoor_upstream_exporters_retry_what_they_should_C8(t *testing.T) {
 	t.Parallel()
 	for transport, upstream := range map[string]func(*testing.T, *door, *zap.Logger) exporter.Logs{"otlp_grpc": upstreamGRPC, "otlp_http": upstreamHTTP} {
 		t.Run(transport, func(t *testing.T) {

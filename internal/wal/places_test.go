@@ -33,7 +33,7 @@ func refusedBy(t *testing.T, err error, want LimitError) {
 
 // A client cannot make directories without bound: past max_tenants and max_lanes a new name is refused before
 // anything is made, while those that are there are served, also after a restart with lower limits. T-22.
-func TestLimit_lanes_and_tenants(t *testing.T) {
+func TestLimit_lanes_and_tenants_T22(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	disk := simfs.New(nil)
