@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/testdata"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
 func withTenant(ctx context.Context, named ...string) context.Context {
@@ -130,4 +132,27 @@ func TestTenancy_decides_the_lane(t *testing.T) {
 		r.counts(t, "siglake_ingest_tenant_refused_total"))
 	require.NoError(t, te.Shutdown(t.Context()))
 	require.NoError(t, me.Shutdown(t.Context()))
+}
+
+// B4: a request that may not wait is told when to come back and is in nobody's way; one that was let in leaves,
+// however it ends.
+func TestExporter_waiting_requests_are_bounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Tenancy.Enabled = true
+	e := r.logs(t)
+	ctx := withTenant(t.Context(), "team-a")
+	require.NoError(t, e.ConsumeLogs(ctx, testdata.GenerateLogs(1)))
+	require.NoError(t, e.ConsumeLogs(ctx, testdata.GenerateLogs(2*mergedItems)))
+	r.log.failWith(wal.ErrClosed)
+	require.Error(t, e.ConsumeLogs(ctx, testdata.GenerateLogs(1)))
+	require.Len(t, r.log.taken(), 3)
+	require.Equal(t, map[string]int{"team-a": 0}, r.log.inside)
+
+	r.log.full = &wal.LimitError{Limit: "max_waiting", Used: 5, Max: 5}
+	err := e.ConsumeLogs(ctx, testdata.GenerateLogs(1))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.Equal(t, retryInFlight, retryDelay(status.Convert(err)))
+	require.Empty(t, r.log.taken())
+	require.Equal(t, map[string]int{"team-a": 0}, r.log.inside)
 }
