@@ -80,6 +80,14 @@ func TestConfigurationsThatMustNotRun(t *testing.T) {
 			"batch_processor", "processors: {batch: {}}\nservice: {pipelines: {logs: {receivers: [otlp], processors: [memory_limiter, batch], exporters: [siglake]}}}",
 			[]string{"pipeline", "logs", "batch", "take batch out", "allow_broken_ack"},
 		},
+		{"no_name_of_a_tenant", "exporters: {siglake: {tenancy: {enabled: true, allowed: [Sealed]}}}", []string{"exporters::siglake::tenancy", "allowed", `"Sealed"`, "reserved", "give a name"}},
+		{"tenants_that_nobody_asks_for", "exporters: {siglake: {tenancy: {allowed: [team-a]}}}", []string{"exporters::siglake::tenancy", "enabled: false", "set enabled: true"}},
+		{"a_queue_that_forgets_the_tenant_C6", "exporters: {siglake: {sending_queue: {storage: file_storage}}}", []string{"siglake", "sending_queue", "invalid keys"}},
+		{
+			"a_processor_that_forgets_the_tenant_C6", "processors: {batch: {}}\nexporters: {siglake: {tenancy: {enabled: true}}}\nextensions: {ingestparams: {allow_broken_ack: true}}\n" +
+				"service: {pipelines: {logs: {receivers: [otlp], processors: [memory_limiter, batch], exporters: [siglake]}}}",
+			[]string{"pipeline", "logs", "batch", "forgets the tenant", "take batch out"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := scratch(t)
