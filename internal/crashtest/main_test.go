@@ -8,6 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a quarter of the time would go to collecting thousands of small disks
+	// A quarter of the time would go to collecting thousands of small disks.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(512 << 20)
 	goleak.VerifyTestMain(m)
 }

@@ -175,52 +175,6 @@ func recoverOnce(tb testing.TB, disk *simfs.FS) error {
 	return l.Close(done)
 }
 
-// The power is cut before every operation of a workload, a second time at a random point of the recovery, under
-// each policy of what a disk keeps. ACK-1, ACK-2, ORD-1, ONE-1, SEE-1.
-func TestCrash_sweep(t *testing.T) {
-	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			fired := true
-			for n := 0; fired; n++ {
-				for seed := range uint64(3) {
-					fired = crashAt(t, policy, n, seed)
-				}
-				if !fired {
-					t.Logf("%d crash states", 3*n)
-				}
-			}
-		})
-	}
-}
-
-// crashAt runs the workload, cuts the power before its n-th change, recovers and verifies. It returns false when
-// the workload ended before that.
-func crashAt(t *testing.T, policy simfs.Policy, n int, seed uint64) bool {
-	t.Helper()
-	disk := simfs.New(nil)
-	cut, fired := simfs.CutAt(n)
-	disk.SetHook(cut)
-	h := &history{tb: t}
-	_ = h.run(disk)
-	rng := rand.New(rand.NewPCG(uint64(n), seed))
-	second := disk.Crash(policy, rng)
-	again, _ := simfs.CutAt(rng.IntN(40))
-	second.SetHook(again)
-	_ = recoverOnce(t, second)
-	second.PowerOff()
-	third := second.Crash(policy, rng)
-	require.NoError(t, recoverOnce(t, third), "n=%d", n)
-	log := fmt.Sprintf("n=%d seed=%d %s", n, seed, policy)
-	shown := h.verify(verdict{t, log}, third, policy)
-	// SEE-1: what a recovery has shown survives the next power loss.
-	fourth := third.Crash(simfs.KeepNone, rng)
-	require.NoError(t, recoverOnce(t, fourth), log)
-	require.Equal(t, shown, scan(t, fourth, "/wal"), "SEE-1 %s", log)
-	return fired()
-}
-
 // verdict names the crash in every failure.
 type verdict struct {
 	testing.TB
