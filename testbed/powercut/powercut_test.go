@@ -28,7 +28,7 @@ const (
 	size      = 768 << 20
 	batch     = 20
 	inFlight  = 8 * batch // connections of traffic.Plan
-	maxEvents = 512 // of traffic.Busy
+	maxEvents = 512       // of traffic.Busy
 	// unsealed is the most segments of a lane that docs/http-api.md says may not be synced: those that wait to be
 	// sealed, and the spare, which has no row yet.
 	unsealed = 64
