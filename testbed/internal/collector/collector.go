@@ -324,6 +324,14 @@ func (h *Harness) Start() *Process {
 	if err := p.WaitHealthy(ctx); err != nil {
 		h.t.Fatal(err)
 	}
+	// It is healthy before it has asked for signals: until then SIGTERM is the end of it, without a shutdown.
+	for !strings.Contains(p.Output(), "Everything is ready") {
+		select {
+		case <-ctx.Done():
+			h.t.Fatalf("never ready; last lines:\n%s", p.Tail(30))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	return p
 }
 
