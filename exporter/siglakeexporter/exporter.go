@@ -39,6 +39,7 @@ type siglake[T any] struct {
 	set     exporter.Settings
 	signal  otelarrow.Signal
 	items   func(T) int // 0: the request is empty
+	size    func(T) int // bytes of protobuf
 	encode  func(arrival time.Time, requests ...T) (otelarrow.Batch, error)
 	mode    wal.Mode // for requests that name none
 	shared  *registry
@@ -55,19 +56,19 @@ type siglake[T any] struct {
 }
 
 func newLogs(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[plog.Logs], error) {
-	return newExporter(set, cfg, shared, otelarrow.Logs, plog.Logs.LogRecordCount, otelarrow.NewEncoder().EncodeLogs)
+	return newExporter(set, cfg, shared, otelarrow.Logs, plog.Logs.LogRecordCount, (&plog.ProtoMarshaler{}).LogsSize, otelarrow.NewEncoder().EncodeLogs)
 }
 
 func newTraces(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[ptrace.Traces], error) {
-	return newExporter(set, cfg, shared, otelarrow.Traces, ptrace.Traces.SpanCount, otelarrow.NewEncoder().EncodeTraces)
+	return newExporter(set, cfg, shared, otelarrow.Traces, ptrace.Traces.SpanCount, (&ptrace.ProtoMarshaler{}).TracesSize, otelarrow.NewEncoder().EncodeTraces)
 }
 
 // newMetricsExporter counts metrics and not data points: one without points is no empty request.
 func newMetricsExporter(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[pmetric.Metrics], error) {
-	return newExporter(set, cfg, shared, otelarrow.Metrics, pmetric.Metrics.MetricCount, otelarrow.NewEncoder().EncodeMetrics)
+	return newExporter(set, cfg, shared, otelarrow.Metrics, pmetric.Metrics.MetricCount, (&pmetric.ProtoMarshaler{}).MetricsSize, otelarrow.NewEncoder().EncodeMetrics)
 }
 
-func newExporter[T any](set exporter.Settings, cfg component.Config, shared *registry, signal otelarrow.Signal, items func(T) int,
+func newExporter[T any](set exporter.Settings, cfg component.Config, shared *registry, signal otelarrow.Signal, items, size func(T) int,
 	encode func(time.Time, ...T) (otelarrow.Batch, error),
 ) (*siglake[T], error) {
 	c, ok := cfg.(*Config)
@@ -87,7 +88,7 @@ func newExporter[T any](set exporter.Settings, cfg component.Config, shared *reg
 	if err != nil {
 		return nil, fmt.Errorf("create siglake exporter for %s: %w", signal, err)
 	}
-	e := &siglake[T]{cfg: c, set: set, signal: signal, items: items, encode: encode, mode: mode, shared: shared, metrics: m, schema: schema}
+	e := &siglake[T]{cfg: c, set: set, signal: signal, items: items, size: size, encode: encode, mode: mode, shared: shared, metrics: m, schema: schema}
 	e.merger = newMerger(e.commit)
 	e.frames.Put(first)
 	return e, nil
@@ -206,7 +207,9 @@ func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 	}
 	defer e.log.Leave(r.tenant)
 	if r.items <= mergedItems {
-		return e.merger.do(ctx, r)
+		if r.size = e.size(r.data); r.size <= mergedBytes {
+			return e.merger.do(ctx, r)
+		}
 	}
 	return e.write(ctx, r.tenant, r.mode, r.data)
 }

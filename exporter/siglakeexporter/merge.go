@@ -13,6 +13,11 @@ const (
 	// mergedItems is the size up to which a request is merged with others: a batch costs as much as some 20 rows,
 	// on disk and in the drain.
 	mergedItems = 256
+	// mergedBytes is the same in bytes of protobuf: large rows gain nothing, and hold up who waits with them.
+	mergedBytes = 128 << 10
+	// waitingBytes bounds what waits for its turn. What comes then is a batch of its own, which the log admits or
+	// refuses by its size.
+	waitingBytes = 16 << 20
 	// groupItems ends a group. What comes to more rows gains nothing from being one batch.
 	groupItems = 1024
 )
@@ -21,6 +26,7 @@ const (
 type request[T any] struct {
 	data   T
 	items  int
+	size   int // bytes of protobuf
 	tenant string
 	mode   wal.Mode
 
@@ -39,6 +45,7 @@ type merger[T any] struct {
 
 	mu     sync.Mutex
 	queues map[string]*mergeQueue[T] // by tenant; those with a batch on its way
+	bytes  int                       // that wait in all of them
 }
 
 type mergeQueue[T any] struct {
@@ -56,8 +63,13 @@ func (m *merger[T]) do(ctx context.Context, r *request[T]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if m.leads(r) {
+	switch m.enter(r) {
+	case leads:
 		return m.lead(r, []*request[T]{r})
+	case alone:
+		m.commit([]*request[T]{r})
+		return r.err
+	case waits:
 	}
 	select {
 	case group := <-r.turn:
@@ -70,8 +82,16 @@ func (m *merger[T]) do(ctx context.Context, r *request[T]) error {
 	}
 }
 
-// leads tells whether r is a batch of its own now; else it waits for its turn.
-func (m *merger[T]) leads(r *request[T]) bool {
+// entry is what becomes of a request that comes in.
+type entry uint8
+
+const (
+	leads entry = iota // a batch of its own now, and whom it keeps waiting goes next
+	waits              // for its turn
+	alone              // a batch of its own beside the merger, where enough waits
+)
+
+func (m *merger[T]) enter(r *request[T]) entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[r.tenant]
@@ -79,13 +99,18 @@ func (m *merger[T]) leads(r *request[T]) bool {
 		q = &mergeQueue[T]{}
 		m.queues[r.tenant] = q
 	}
-	if q.running < m.leaders {
+	switch {
+	case q.running < m.leaders:
 		q.running++
-		return true
+		return leads
+	case m.bytes+r.size > waitingBytes:
+		return alone
+	default:
+		r.turn = make(chan []*request[T], 1)
+		q.waiting = append(q.waiting, r)
+		m.bytes += r.size
+		return waits
 	}
-	r.turn = make(chan []*request[T], 1)
-	q.waiting = append(q.waiting, r)
-	return false
 }
 
 // lead commits r's group, or nothing when another one has committed r.
@@ -123,6 +148,7 @@ func (m *merger[T]) next(tenant string) {
 		}
 		group = append(group, r)
 		items += r.items
+		m.bytes -= r.size
 		return true
 	})
 	first.turn <- group
@@ -141,5 +167,6 @@ func (m *merger[T]) leave(r *request[T]) bool {
 		return false
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
+	m.bytes -= r.size
 	return true
 }

@@ -40,7 +40,7 @@ func newHeld(leaders int) *held {
 }
 
 // send hands a request in and returns when it leads, waits, or its answer when it has one.
-func (h *held) send(t *testing.T, ctx context.Context, r *request[int]) <-chan error {
+func (h *held) send(ctx context.Context, t *testing.T, r *request[int]) <-chan error {
 	t.Helper()
 	h.mu.Lock()
 	q := h.queues[r.tenant]
@@ -75,13 +75,19 @@ func TestMerger_groups(t *testing.T) {
 	t.Parallel()
 	h := newHeld(2)
 	requests := []*request[int]{
-		{data: 0, items: 1}, {data: 1, items: 1}, // lead at once
-		{data: 2, items: 600}, {data: 3, items: 400}, {data: 4, items: 1, mode: wal.WaitFor},
-		{data: 5, items: 25}, {data: 6, items: 24}, {data: 7, items: 5000}, {data: 8, items: 1},
+		{data: 0, items: 1},
+		{data: 1, items: 1}, // lead at once
+		{data: 2, items: 600},
+		{data: 3, items: 400},
+		{data: 4, items: 1, mode: wal.WaitFor},
+		{data: 5, items: 25},
+		{data: 6, items: 24},
+		{data: 7, items: 5000},
+		{data: 8, items: 1},
 	}
 	var answers []<-chan error
 	for i, r := range requests {
-		answers = append(answers, h.send(t, t.Context(), r))
+		answers = append(answers, h.send(t.Context(), t, r))
 		if i < 2 {
 			require.Equal(t, []int{i}, numbers(<-h.commits), "nobody waits on a quiet server")
 		}
@@ -104,7 +110,7 @@ func TestMerger_tenants_do_not_wait_for_each_other(t *testing.T) {
 	h := newHeld(1)
 	var answers []<-chan error
 	for i, tenant := range []string{"a", "b", "a"} {
-		answers = append(answers, h.send(t, t.Context(), &request[int]{data: i, tenant: tenant}))
+		answers = append(answers, h.send(t.Context(), t, &request[int]{data: i, tenant: tenant}))
 		if i < 2 {
 			require.Equal(t, []int{i}, numbers(<-h.commits))
 		}
@@ -117,15 +123,38 @@ func TestMerger_tenants_do_not_wait_for_each_other(t *testing.T) {
 	require.Empty(t, h.queues)
 }
 
+// What waits is bounded in bytes: more goes past it, and a request that leaves makes room.
+func TestMerger_bounds_what_waits(t *testing.T) {
+	t.Parallel()
+	h := newHeld(1)
+	ctx, leave := context.WithCancel(t.Context())
+	first := h.send(t.Context(), t, &request[int]{data: 1, size: waitingBytes})
+	require.Equal(t, []int{1}, numbers(<-h.commits))
+	gone := h.send(ctx, t, &request[int]{data: 2, size: waitingBytes})
+	past := make(chan error, 1)
+	h.wg.Go(func() { past <- h.do(t.Context(), &request[int]{data: 3, size: 1}) })
+	require.Equal(t, []int{3}, numbers(<-h.commits), "no room to wait")
+	leave()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	waits := h.send(t.Context(), t, &request[int]{data: 4, size: 1})
+	close(h.release)
+	require.EqualError(t, <-first, "1")
+	require.EqualError(t, <-past, "3")
+	require.EqualError(t, <-waits, "4")
+	h.wg.Wait()
+	require.Zero(t, h.bytes)
+	require.Empty(t, h.queues)
+}
+
 // A client that leaves while it waits is in no batch; one that leaves later does not end the batch of others.
 func TestMerger_a_client_leaves(t *testing.T) {
 	t.Parallel()
 	h := newHeld(1)
 	ctx, leave := context.WithCancel(t.Context())
-	first := h.send(t, ctx, &request[int]{data: 1})
+	first := h.send(ctx, t, &request[int]{data: 1})
 	require.Equal(t, []int{1}, numbers(<-h.commits))
-	gone := h.send(t, ctx, &request[int]{data: 2})
-	stays := h.send(t, t.Context(), &request[int]{data: 3})
+	gone := h.send(ctx, t, &request[int]{data: 2})
+	stays := h.send(t.Context(), t, &request[int]{data: 3})
 	leave()
 	require.ErrorIs(t, <-gone, context.Canceled)
 	h.release <- struct{}{}
