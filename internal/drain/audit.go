@@ -24,7 +24,7 @@ func (l *lane) audit(ctx context.Context) error {
 		return nil
 	}
 	if err := l.d.scans.Acquire(ctx, 1); err != nil {
-		return nil //nolint:nilerr // told to stop
+		return nil // told to stop
 	}
 	defer l.d.scans.Release(1)
 	census, err := l.dir.Census()
