@@ -106,11 +106,10 @@ func (l *lane) read(files []*file) ([]item, error) {
 	items := make([]item, len(files))
 	errs := make([]error, len(files))
 	var wg sync.WaitGroup
-	turn := make(chan struct{}, readsAtOnce)
 	for i, f := range files {
-		turn <- struct{}{}
+		l.d.reads <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-turn }()
+			defer func() { <-l.d.reads }()
 			items[i], errs[i] = l.load(segment.Processing, f)
 		})
 	}

@@ -21,9 +21,6 @@ const (
 	// scansAtOnce bounds how many lanes are listed at a time: each is a thread inside the kernel.
 	scansAtOnce = 8
 
-	// readsAtOnce bounds how many segments of one batch are decoded at a time.
-	readsAtOnce = 4
-
 	// maxBatch is the most segments one commit takes: its ids go into one table property.
 	maxBatch = 1024
 

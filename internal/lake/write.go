@@ -14,6 +14,7 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -59,6 +60,7 @@ type target struct {
 type writer struct {
 	io      iceio.WriteFileIO
 	limits  limits
+	turns   *semaphore.Weighted
 	signal  otelarrow.Signal
 	target  target
 	set     *rowSet
@@ -85,7 +87,7 @@ func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts [
 		return nil, fmt.Errorf("make a commit id: %w", err)
 	}
 	w := &writer{
-		io: fsys, limits: l.limits, signal: s, target: tg, set: set,
+		io: fsys, limits: l.limits, turns: l.encoding, signal: s, target: tg, set: set,
 		columns: newParquetColumns(tg.columns),
 		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys))},
 	}
@@ -151,23 +153,27 @@ func (w *writer) fill(ctx context.Context, path string, lo, hi int) (_ *metadata
 		}
 	}()
 	for next = lo; next < hi && f.size() < w.limits.fileBytes; {
-		if err := context.Cause(ctx); err != nil {
+		if next, err = w.chunk(ctx, f, next, hi); err != nil {
 			return nil, 0, lo, err
 		}
-		end := w.set.chunk(next, hi, w.limits)
-		rec, err := w.set.gather(w.signal, next, end)
-		if err != nil {
-			return nil, 0, lo, fmt.Errorf("gather rows: %w", err)
-		}
-		err = f.write(rec, w.limits.rowGroupBytes)
-		rec.Release()
-		if err != nil {
-			return nil, 0, lo, err
-		}
-		next = end
 	}
 	meta, size, err := f.close()
 	return meta, size, next, err
+}
+
+// chunk writes keys [lo, hi), or as many of them as may be in table form at one time, when it is its turn.
+func (w *writer) chunk(ctx context.Context, f *parquetFile, lo, hi int) (next int, err error) {
+	if w.turns.Acquire(ctx, 1) != nil {
+		return lo, context.Cause(ctx)
+	}
+	defer w.turns.Release(1)
+	end := w.set.chunk(lo, hi, w.limits)
+	rec, err := w.set.gather(w.signal, lo, end)
+	if err != nil {
+		return lo, fmt.Errorf("gather rows: %w", err)
+	}
+	defer rec.Release()
+	return end, f.write(rec, w.limits.rowGroupBytes)
 }
 
 // describe adds the file to what the transaction will commit.
