@@ -21,6 +21,7 @@ import (
 type sched struct {
 	step func(k int, op simfs.Op) error // before each operation, with its number; the error is the operation's
 
+	steps   sync.Mutex // held during a step: what waits for no turn may come at once
 	mu      sync.Mutex
 	rng     *rand.Rand
 	k       int
@@ -87,6 +88,8 @@ func (s *sched) pick() *turn {
 }
 
 func (s *sched) take(op simfs.Op) error {
+	s.steps.Lock()
+	defer s.steps.Unlock()
 	s.mu.Lock()
 	op.K = s.k // among those that change something
 	s.k++
@@ -115,11 +118,9 @@ func (s *sched) commit(lane string) error {
 	return s.wait(&turn{key: string(commitKind) + lane, op: op})
 }
 
-// held tells whether an operation waits for its turn. The making of directories does not: a lane does it with a
-// mutex held, on which another goroutine could wait outside of what synctest sees.
-func held(op simfs.Op) bool {
-	return op.Kind != simfs.Mkdir && (op.Kind != simfs.SyncDir || isState(filepath.Base(op.Name)))
-}
+// held tells whether an operation waits for its turn. The making of a directory does not: that of a tenant happens
+// with a mutex held, on which another goroutine could wait outside of what synctest sees.
+func held(op simfs.Op) bool { return op.Kind != simfs.Mkdir }
 
 // hook is for the disk.
 func (s *sched) hook(op simfs.Op) error {
