@@ -48,7 +48,9 @@ func TestA9_one_byte_changed(t *testing.T) {
 		opt.Logger = zap.New(core)
 		before := allocated()
 		closeLog(t, open(t, opt))
-		require.Less(t, allocated()-before, uint64(perRoot*(20*len(whole)+64<<10)))
+		// Some 200 KB each as it is, the log lines and the simulated disk included; a length that is believed asks for more
+		// than this for one of them alone.
+		require.Less(t, allocated()-before, uint64(perRoot*512<<10), "segments of %d bytes", len(whole))
 		said := map[string]bool{}
 		for _, e := range logs.All() {
 			name, _ := e.ContextMap()["segment"].(string)
