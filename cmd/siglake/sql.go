@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -106,6 +107,24 @@ type dataTable struct {
 	refused     string
 }
 
+// spellings are the names in one place of SQL, by their lower-case form.
+type spellings map[string][]string
+
+// visible is a name's form in SQL, which does not tell letter cases apart: the second of two that differ in nothing
+// else gets a number.
+func (s spellings) visible(name string) string {
+	key := strings.ToLower(name)
+	i := slices.Index(s[key], name)
+	if i < 0 {
+		i = len(s[key])
+		s[key] = append(s[key], name)
+	}
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s (%d)", name, i+1)
+}
+
 // plan reads the newest snapshot of every table. A table that cannot be read is refused when a query names it;
 // the others are not affected.
 func (a *app) plan(ctx context.Context) (_ dataset, err error) {
@@ -119,8 +138,20 @@ func (a *app) plan(ctx context.Context) (_ dataset, err error) {
 		return dataset{}, listErr
 	}
 	var d dataset
+	spaces := spellings{}
+	names := map[string]spellings{}
 	for _, info := range infos {
-		t := dataTable{space: info.Namespace, name: info.Name}
+		t := dataTable{space: spaces.visible(info.Namespace)}
+		if names[t.space] == nil {
+			names[t.space] = spellings{}
+		}
+		t.name = names[t.space].visible(info.Name)
+		if t.space != info.Namespace || t.name != info.Name {
+			if _, err := fmt.Fprintf(a.stderr, "siglake: SQL does not tell letter cases apart: table %s.%s is %q.%q here\n",
+				info.Namespace, info.Name, t.space, t.name); err != nil {
+				return dataset{}, err
+			}
+		}
 		t.plan, err = l.Plan(ctx, info.Namespace, info.Name)
 		switch {
 		case ctx.Err() != nil:

@@ -154,6 +154,21 @@ func TestSQL_reads_only(t *testing.T) {
 	require.Len(t, entries, 2) // the two namespaces
 }
 
+// SQL folds letter case: two tenants that differ in nothing else are both there, and no query fails for them.
+func TestSQL_namespaces_that_differ_in_case(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("Foo", "events", 2)
+	s.ok("drain", "--once")
+	require.NoError(t, os.Rename(s.walDir(), s.walDir()+".old")) // one root refuses the second spelling
+	s.write("foo", "events", 3)
+	s.ok("drain", "--once")
+	r := s.run("sql", "--output", "csv", `SELECT count(*) AS n FROM "tenant_Foo".events UNION ALL SELECT count(*) FROM "tenant_foo (2)".events ORDER BY n`)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "n\n2\n3\n", r.stdout)
+	require.Contains(t, r.stderr, `table tenant_foo.events is "tenant_foo (2)"."events" here`)
+}
+
 // parquetFile writes one row of the given fields, with field ids, as a writer of another schema version would.
 func parquetFile(t *testing.T, dir, name string, fields []arrow.Field, values ...any) lake.PlanFile {
 	t.Helper()

@@ -192,9 +192,9 @@ func (in *inspected) judge(err error) error {
 		in.Check = checkOK
 	case errors.Is(err, frame.ErrVersion):
 		in.Check, in.Format = checkNewer, "newer"
-	case errors.Is(err, frame.ErrEmpty), errors.Is(err, frame.ErrNoBatch) && in.State == string(segment.Active):
-		in.Check = checkEmpty
-	case errors.As(err, &corrupt), errors.Is(err, frame.ErrTooBig):
+	case (errors.Is(err, frame.ErrEmpty) || errors.Is(err, frame.ErrNoBatch)) && in.State == string(segment.Active):
+		in.Check = checkEmpty // no row was acknowledged yet
+	case errors.As(err, &corrupt), errors.Is(err, frame.ErrTooBig), errors.Is(err, frame.ErrEmpty):
 		in.Check = checkDamaged
 	default:
 		return fmt.Errorf("read %s: %w", in.Path, err)

@@ -84,6 +84,12 @@ func retryAfterLimit(full *wal.LimitError) time.Duration {
 	}
 }
 
+// isPressure tells a limit on what is in flight, which a smaller batch may pass.
+func isPressure(err error) bool {
+	full, ok := errors.AsType[*wal.LimitError](err)
+	return ok && retryAfterLimit(full) == retryInFlight
+}
+
 // isFull tells a disk limit that stands in the way of every request. Auto is refused from a lower mark on, while
 // wait_for is still served.
 func isFull(err error, mode wal.Mode) bool {

@@ -214,8 +214,8 @@ func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 	return e.write(ctx, r.tenant, r.mode, r.data)
 }
 
-// commit stores a group of requests as one batch. One whose rows cannot be stored does not fail the others: each is
-// then a batch of its own.
+// commit stores a group of requests as one batch. One whose rows cannot be stored does not fail the others, nor does
+// want of room for all of them refuse one that has it: each is then a batch of its own.
 func (e *siglake[T]) commit(group []*request[T]) {
 	ctx := context.Background() // a client that leaves ends nobody's request but its own
 	data := make([]T, len(group))
@@ -223,9 +223,10 @@ func (e *siglake[T]) commit(group []*request[T]) {
 		data[i] = r.data
 	}
 	err := e.write(ctx, group[0].tenant, group[0].mode, data...)
+	alone := len(group) > 1 && (errors.Is(err, errContent) || isPressure(err))
 	for _, r := range group {
 		r.err = err
-		if errors.Is(err, errContent) && len(group) > 1 {
+		if alone {
 			r.err = e.write(ctx, r.tenant, r.mode, r.data)
 		}
 	}

@@ -241,5 +241,11 @@ func TestExporter_merged_requests_fail_on_their_own(t *testing.T) {
 	e.commit(group)
 	require.NoError(t, errors.Join(group[0].err, group[1].err))
 	require.Equal(t, 3, r.log.taken()[1].Rows, "one batch")
+
+	r.log.failWith(&wal.LimitError{Limit: "max_in_flight"}, nil, &wal.LimitError{Limit: "max_in_flight"})
+	group = []*request[plog.Logs]{good(1), good(2)}
+	e.commit(group)
+	require.NoError(t, group[0].err, "there is no room for both, and room for one")
+	require.ErrorIs(t, group[1].err, wal.ErrFull)
 	require.NoError(t, e.shutdown(t.Context()))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,7 +40,8 @@ type Root struct {
 	dir  string
 	uuid uuid.UUID
 
-	aside string // where Create has put a damaged marker
+	aside  string // where Create has put a damaged marker
+	remade bool   // Create found lanes and no marker
 
 	mu sync.Mutex // held while a tenant's directory is made, so that two spellings of one cannot both be
 }
@@ -48,9 +50,9 @@ type Root struct {
 // the lock file of the directory, which it may have to make the directory for; two calls at once are not safe.
 //
 // A damaged marker stops nobody: all it says is that the directory is a root, and which. It is copied aside (see
-// Aside), and the root gets another UUID.
+// Aside), and the root gets another UUID. So does one whose marker was removed (see Remade).
 //
-//	errors  ErrNotEmpty if dir holds anything but our lock files and lost+found, ErrFormat
+//	errors  ErrNotEmpty if dir is no root and holds anything but our lock files and lost+found, ErrFormat
 func Create(fsys vfs.FS, dir string) (*Root, error) {
 	dir = filepath.Clean(dir)
 	if err := fsys.MkdirAll(dir); err != nil {
@@ -61,7 +63,12 @@ func Create(fsys vfs.FS, dir string) (*Root, error) {
 		if err := Vacant(fsys, dir); err != nil {
 			return nil, fmt.Errorf("create WAL root: %w", err)
 		}
-		return writeRoot(fsys, dir)
+		remade := unmarked(fsys, dir)
+		r, err := writeRoot(fsys, dir)
+		if err == nil {
+			r.remade = remade
+		}
+		return r, err
 	}
 	if errors.Is(err, ErrDamagedRoot) {
 		return mendRoot(fsys, dir)
@@ -122,8 +129,22 @@ func mendRoot(fsys vfs.FS, dir string) (*Root, error) {
 // Aside is where Create has put what stood in a damaged marker; empty as a rule.
 func (r *Root) Aside() string { return r.aside }
 
+// Remade tells that Create has found lanes of ours and no marker.
+func (r *Root) Remade() bool { return r.remade }
+
+// unmarked tells whether dir is a root whose marker somebody has removed: it has the lock file and a lane, which no
+// other directory has. One level too high or too low has not both.
+func unmarked(fsys vfs.FS, dir string) bool {
+	if _, err := fsys.Stat(filepath.Join(dir, lockName)); err != nil {
+		return false
+	}
+	lanes, _, err := (&Root{fs: fsys, dir: dir}).Lanes()
+	return err == nil && slices.ContainsFunc(lanes, func(l Lane) bool { return !l.legacy })
+}
+
 // Vacant returns nil if dir may become a root: it is missing, or holds nothing but what may be there before the
-// marker is, which is locks, our temporary file, and the lost+found of a fresh volume. Otherwise ErrNotEmpty.
+// marker is, which is locks, our temporary file, and the lost+found of a fresh volume; or it was one and only the
+// marker is gone. Otherwise ErrNotEmpty.
 func Vacant(fsys vfs.FS, dir string) error {
 	entries, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +154,7 @@ func Vacant(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !rootFile(e.Name) && e.Name != "lost+found" {
+		if !rootFile(e.Name) && e.Name != "lost+found" && !unmarked(fsys, dir) {
 			return fmt.Errorf("%w: %s holds %q; give an empty directory or an existing WAL root", ErrNotEmpty, dir, e.Name)
 		}
 	}

@@ -272,3 +272,29 @@ func TestPrepare(t *testing.T) {
 	require.Equal(t, filepath.Join(r.Dir(), "default/events/sealed/x"), l.Path(segment.Sealed, "x"))
 	require.Equal(t, "default/events", l.Key())
 }
+
+// A root whose marker was removed is one still: the writer makes it anew, on the level where lock and lanes are and on
+// no other.
+func TestCreate_makes_a_removed_marker_anew(t *testing.T) {
+	t.Parallel()
+	r := newRoot(t)
+	newLane(t, r, "default", "events")
+	touch(t, filepath.Join(r.Dir(), "LOCK"))
+	require.NoError(t, os.Remove(filepath.Join(r.Dir(), "siglake-wal.json")))
+	for _, dir := range []string{filepath.Dir(r.Dir()), filepath.Join(r.Dir(), "default"), filepath.Join(r.Dir(), "default", "events")} {
+		_, err := segment.Create(vfs.OS(), dir)
+		require.ErrorIs(t, err, segment.ErrNotEmpty, dir)
+	}
+	again, err := segment.Create(vfs.OS(), r.Dir())
+	require.NoError(t, err)
+	require.True(t, again.Remade())
+	require.NotEqual(t, r.UUID(), again.UUID())
+	lanes, strangers, err := again.Lanes()
+	require.NoError(t, err)
+	require.Empty(t, strangers)
+	require.Len(t, lanes, 1)
+	once, err := segment.Create(vfs.OS(), r.Dir())
+	require.NoError(t, err)
+	require.False(t, once.Remade())
+	require.Equal(t, again.UUID(), once.UUID())
+}

@@ -137,6 +137,10 @@ func (l *Log) take(ctx context.Context) (err error) {
 }
 
 func (l *Log) tellMended(root *segment.Root) {
+	if root.Remade() {
+		l.opt.Logger.Error("the file that makes the directory a WAL root was gone; it is made anew and the root has a new UUID",
+			zap.String("dir", root.Dir()), zap.Stringer("uuid", root.UUID()))
+	}
 	if aside := root.Aside(); aside != "" {
 		l.opt.Logger.Error("the file that makes the directory a WAL root was damaged; it is kept under another name and the root has a new UUID",
 			zap.String("dir", root.Dir()), zap.String("kept", aside), zap.Stringer("uuid", root.UUID()))

@@ -156,6 +156,11 @@ func (ln *lane) create(id segment.ID, schema *schemaMessage, table uuid.UUID) sp
 	if s.file, err = ln.log.fs.Create(s.path); err != nil {
 		return spare{id: id, free: !errors.Is(err, fs.ErrExist), err: fmt.Errorf("create %s: %w", s.path, err)}
 	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return spare{id: id, free: ln.unlink(s), err: fmt.Errorf("create %s: %w", s.path, err)}
+	}
+	s.inode = info.Inode
 	head := frame.Header{Partial: true, Table: s.table}.Encode()
 	if _, err := s.file.Writev([][]byte{head[:], schema.msg}); err != nil {
 		return spare{id: id, free: ln.unlink(s), err: fmt.Errorf("create %s: %w", s.path, err)}

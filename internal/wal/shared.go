@@ -192,7 +192,7 @@ func (l *Log) ours(w [6]byte) bool {
 }
 
 // errMoved: a segment of ours is in active/ no longer, and we did not move it.
-var errMoved = errors.New("its name in active/ is gone")
+var errMoved = errors.New("the open segment is gone from active/")
 
 // hire gives the lane a writer for its next segment.
 func (ln *lane) hire() error {
@@ -210,9 +210,24 @@ func (ln *lane) hire() error {
 	return nil
 }
 
-// owned returns nil while no other process may take the segment for a dead writer's. It is asked after a write and
-// before its answer: an adopter reads what it finds after the lease is lost, and an answer given before that is
-// for rows it finds.
+// held returns nil while the open segment is ours: its lease, and its name in active/. It is asked after a write and
+// before its answer. An adopter reads what it finds after the lease is lost, and an answer given before that is for
+// rows it finds. The name is looked at also without a lease, because a lock cannot see its own file being removed:
+// then another process starts beside this one and takes its segments, or somebody removes them by hand, and what is
+// written to a file without a name is nowhere.
+func (ln *lane) held(s *openSegment) error {
+	if err := s.owned(); err != nil {
+		return err
+	}
+	switch info, err := ln.log.fs.Stat(s.path); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && info.Inode != s.inode:
+		return errMoved
+	default:
+		return nil // other trouble meets the next write or sync
+	}
+}
+
+// owned returns nil while no other process may take the segment for a dead writer's.
 func (s *openSegment) owned() error {
 	if s.lease == nil {
 		return nil
@@ -246,7 +261,7 @@ func (ln *lane) dismiss() {
 // seized counts a segment of ours that another process has taken for a dead writer's, or may have.
 func (ln *lane) seized(s *openSegment, err error) {
 	ln.log.met.seized.Add(context.Background(), 1)
-	ln.log.opt.Logger.Error("this process was taken for dead and its open segment with it; what was acknowledged is in that segment. "+
-		"Was it stopped for long, or has somebody removed files of the log?",
+	ln.log.opt.Logger.Error("an open segment of this process was taken from it: either it was taken for dead, then what was acknowledged is in that segment in "+
+		"sealed/ or later, or somebody has removed the file, then that is lost. Was it stopped for long? Is LOCK still there?",
 		zap.String("dir", ln.seg.Dir(segment.Active)), zap.String("segment", s.id.String()), zap.Error(err))
 }

@@ -30,6 +30,7 @@ type openSegment struct {
 	lease  *segment.Lease // nil where the root is not shared
 	path   string
 	file   vfs.File
+	inode  uint64
 	schema *schemaMessage
 	table  uuid.UUID
 	opened time.Time
@@ -68,7 +69,7 @@ func (ln *lane) write(group []*pending) {
 			olderErr = ln.awaitOlder()
 		}
 	}
-	if s.lost = s.owned(); s.lost != nil {
+	if s.lost = ln.held(s); s.lost != nil {
 		serr = s.lost
 	}
 	if before.rows == 0 && s.at.rows > 0 && s.lost == nil {
