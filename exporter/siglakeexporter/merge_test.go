@@ -61,6 +61,17 @@ func (h *held) send(ctx context.Context, t *testing.T, r *request[int]) <-chan e
 	return answer
 }
 
+// finish lets all go on: each request of answers gets its own, and the merger is at rest.
+func (h *held) finish(t *testing.T, answers []<-chan error) {
+	t.Helper()
+	close(h.release)
+	for i, a := range answers {
+		require.EqualError(t, <-a, strconv.Itoa(i))
+	}
+	h.wg.Wait()
+	require.Empty(t, h.queues)
+}
+
 func numbers(group []*request[int]) []int {
 	var out []int
 	for _, r := range group {
@@ -96,12 +107,7 @@ func TestMerger_groups(t *testing.T) {
 		h.release <- struct{}{}
 		require.Equal(t, want, numbers(<-h.commits))
 	}
-	close(h.release)
-	for i, a := range answers {
-		require.EqualError(t, <-a, strconv.Itoa(i))
-	}
-	h.wg.Wait()
-	require.Empty(t, h.queues)
+	h.finish(t, answers)
 }
 
 // No tenant waits for the batches of another, and a tenant without a request is forgotten.
@@ -115,12 +121,7 @@ func TestMerger_tenants_do_not_wait_for_each_other(t *testing.T) {
 			require.Equal(t, []int{i}, numbers(<-h.commits))
 		}
 	}
-	close(h.release)
-	for i, a := range answers {
-		require.EqualError(t, <-a, strconv.Itoa(i))
-	}
-	h.wg.Wait()
-	require.Empty(t, h.queues)
+	h.finish(t, answers)
 }
 
 // What waits is bounded in bytes: more goes past it, and a request that leaves makes room.

@@ -313,10 +313,7 @@ func TestCrash_shared_taken_for_dead(t *testing.T) {
 // crashes and a third one adopts what both have left. ACK-1, OWN-1 (T-02, T-03, T-04).
 func TestCrash_shared_faults(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []struct {
-		kind simfs.Kind
-		err  error
-	}{
+	for _, fault := range []diskFault{
 		{simfs.Lock, syscall.EIO},
 		{simfs.Stat, syscall.EIO},
 		{simfs.Create, syscall.ENOSPC},
@@ -325,7 +322,7 @@ func TestCrash_shared_faults(t *testing.T) {
 		{simfs.SyncDir, syscall.EIO},
 		{simfs.Remove, syscall.EIO},
 	} {
-		t.Run(fmt.Sprintf("%s %v", fault.kind, fault.err), func(t *testing.T) {
+		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			for k, fired := 0, true; fired; k++ {
 				w := newTwo(t)

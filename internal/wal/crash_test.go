@@ -190,23 +190,8 @@ func (v verdict) Errorf(format string, args ...any) {
 // middle. Refused requests may be there or not; acknowledged ones must. ACK-1 (T-02, T-03, T-04).
 func TestCrash_faults(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []struct {
-		kind simfs.Kind
-		err  error
-	}{
-		{simfs.Sync, syscall.EIO},
-		{simfs.SyncDir, syscall.EIO},
-		{simfs.Writev, syscall.EIO},
-		{simfs.Writev, syscall.ENOSPC},
-		{simfs.Writev, &simfs.ShortWrite{Bytes: 700, Err: syscall.ENOSPC}},
-		{simfs.Writev, &simfs.ShortWrite{Bytes: 3000, Err: syscall.EIO}},
-		{simfs.WriteAt, syscall.EIO},
-		{simfs.Create, syscall.ENOSPC},
-		{simfs.Link, syscall.EIO},
-		{simfs.Link, syscall.EPERM},
-		{simfs.Remove, syscall.EIO},
-	} {
-		t.Run(fmt.Sprintf("%s %v", fault.kind, fault.err), func(t *testing.T) {
+	for _, fault := range append(diskFaults(), diskFault{simfs.Writev, syscall.EIO}) {
+		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			for k := 0; ; k++ {
 				hook, fired := simfs.FailAt(k, fault.kind.Is, fault.err)

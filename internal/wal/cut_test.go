@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // A1: an open segment cut at each of its bytes. Each start succeeds, each whole batch is kept, and each tail is told
@@ -22,12 +21,7 @@ func TestA1_cut_at_every_byte(t *testing.T) {
 	const perRoot = 500 // simulated directories get slow when they are large
 	for from := 0; from <= len(whole); from += perRoot {
 		cuts := ids[from:min(from+perRoot, len(ids))]
-		disk := simfs.New(nil)
-		root, err := segment.Create(disk, "/wal")
-		require.NoError(t, err)
-		lane, err := root.Lane("t", "events")
-		require.NoError(t, err)
-		require.NoError(t, lane.Prepare())
+		disk, lane := simLane(t)
 		for i, id := range cuts {
 			f, err := disk.Create(lane.Path(segment.Active, id.PartialName()))
 			require.NoError(t, err)

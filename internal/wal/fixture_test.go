@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // testTime is when dead writers named their segments.
@@ -58,6 +60,44 @@ func body(tb testing.TB, schema *arrow.Schema, ids ...int64) []byte {
 	msg, err := e.Append(nil, rec)
 	require.NoError(tb, err)
 	return msg
+}
+
+// simLane is lane t/events of a fresh root on a simulated disk.
+func simLane(tb testing.TB) (*simfs.FS, segment.Lane) {
+	tb.Helper()
+	disk := simfs.New(nil)
+	root, err := segment.Create(disk, "/wal")
+	require.NoError(tb, err)
+	lane, err := root.Lane("t", "events")
+	require.NoError(tb, err)
+	require.NoError(tb, lane.Prepare())
+	return disk, lane
+}
+
+// diskFault is one operation that the disk refuses.
+type diskFault struct {
+	kind simfs.Kind
+	err  error
+}
+
+func (f diskFault) String() string { return fmt.Sprintf("%s %v", f.kind, f.err) }
+
+// diskFaults are what a disk may answer. The corpus of FuzzRecoverOps counts on the order.
+func diskFaults() []diskFault {
+	return []diskFault{
+		{simfs.Sync, syscall.EIO},
+		{simfs.SyncDir, syscall.EIO},
+		{simfs.Writev, syscall.ENOSPC},
+		{simfs.Writev, &simfs.ShortWrite{Bytes: 700, Err: syscall.ENOSPC}},
+		{simfs.Writev, &simfs.ShortWrite{Bytes: 3000, Err: syscall.EIO}},
+		{simfs.WriteAt, syscall.EIO},
+		{simfs.Create, syscall.ENOSPC},
+		{simfs.Link, syscall.EIO},
+		{simfs.Link, syscall.EPERM},
+		{simfs.Remove, syscall.EIO},
+		{simfs.Truncate, syscall.EIO},
+		{simfs.Rename, syscall.EIO},
+	}
 }
 
 // request is a batch for lane t/events; its event times are its ids.

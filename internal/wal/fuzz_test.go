@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,25 +12,6 @@ import (
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
-
-// fuzzFaults are what an operation of FuzzRecoverOps may meet, once.
-var fuzzFaults = []struct {
-	kind simfs.Kind
-	err  error
-}{
-	{simfs.Sync, syscall.EIO},
-	{simfs.SyncDir, syscall.EIO},
-	{simfs.Writev, syscall.ENOSPC},
-	{simfs.Writev, &simfs.ShortWrite{Bytes: 700, Err: syscall.ENOSPC}},
-	{simfs.Writev, &simfs.ShortWrite{Bytes: 3000, Err: syscall.EIO}},
-	{simfs.WriteAt, syscall.EIO},
-	{simfs.Create, syscall.ENOSPC},
-	{simfs.Link, syscall.EIO},
-	{simfs.Link, syscall.EPERM},
-	{simfs.Remove, syscall.EIO},
-	{simfs.Truncate, syscall.EIO},
-	{simfs.Rename, syscall.EIO},
-}
 
 // FuzzRecoverOps makes a list of operations of any bytes, two for each: append, group, seal, fault, crash, a crash with
 // another inside the recovery, stop. After each start the ids of docs/invariants.md hold: ACK-1, ACK-2, ORD-1, ONE-1,
@@ -99,8 +79,9 @@ func (w *lives) step(op, arg byte) {
 		err := w.h.l.Seal(w.t.Context(), "t", "events")
 		require.True(w.t, err == nil || w.faulted, "%v", err)
 	case 4:
-		fault := fuzzFaults[int(arg)%len(fuzzFaults)]
-		hook, _ := simfs.FailAt(int(arg)/len(fuzzFaults)%4, fault.kind.Is, fault.err)
+		faults := diskFaults()
+		fault := faults[int(arg)%len(faults)]
+		hook, _ := simfs.FailAt(int(arg)/len(faults)%4, fault.kind.Is, fault.err)
 		w.disk.SetHook(hook)
 		w.faulted = true
 	case 5:

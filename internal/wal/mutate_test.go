@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // A9: 10,000 open segments with one byte changed. Recovery ends, takes memory in proportion to their bytes, and keeps
@@ -28,12 +27,7 @@ func TestA9_one_byte_changed(t *testing.T) {
 	ids := someIDs(mutations)
 	rng := rand.New(rand.NewPCG(9, 1))
 	for from := 0; from < mutations; from += perRoot {
-		disk := simfs.New(nil)
-		root, err := segment.Create(disk, "/wal")
-		require.NoError(t, err)
-		lane, err := root.Lane("t", "events")
-		require.NoError(t, err)
-		require.NoError(t, lane.Prepare())
+		disk, lane := simLane(t)
 		for _, id := range ids[from : from+perRoot] {
 			b := slices.Clone(whole)
 			b[rng.IntN(len(b))] ^= byte(1 + rng.IntN(255))

@@ -16,12 +16,7 @@ import (
 // deadWriter leaves six open segments: of its numbers 2 and 6 have no row, 3 no whole batch, 4 damage behind one.
 func deadWriter(t *testing.T) (*simfs.FS, segment.Lane) {
 	t.Helper()
-	disk := simfs.New(nil)
-	root, err := segment.Create(disk, "/wal")
-	require.NoError(t, err)
-	lane, err := root.Lane("t", "events")
-	require.NoError(t, err)
-	require.NoError(t, lane.Prepare())
+	disk, lane := simLane(t)
 	whole, ends := partial(t, uuid.Nil)
 	junk := func(n int) []byte {
 		b := append([]byte{}, whole[:n]...)
