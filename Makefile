@@ -5,6 +5,8 @@ SHELL := /bin/bash
 # Pinned tools; installed into .tools, never into go.mod.
 BUILDER_VERSION := v0.165.0
 GOLANGCI_VERSION := v2.15.0
+# The S3 server of the tests; its name with the version is in testbed/internal/services too.
+VERSITYGW_VERSION := v1.8.0
 
 TOOLS := $(CURDIR)/.tools
 # The service discoveries of the Prometheus receiver weigh 28 MB; only these two are of use here.
@@ -17,7 +19,7 @@ GO_CGO := CGO_ENABLED=1 go
 # Packages with code of ours; cmd/siglakecol is generated and has no tests.
 PACKAGES := . ./exporter/... ./extension/... ./internal/...
 FUZZTIME ?= 10s
-E2E_NEEDS := node npm strace curl mount mkfs.ext4 mkfs.xfs
+E2E_NEEDS := node npm strace curl mount mkfs.ext4 mkfs.xfs initdb psql
 
 .PHONY: help
 help: ## list the targets
@@ -49,13 +51,13 @@ bin/siglake-static: ## the same without cgo and without `sql`
 test: unit e2e ## all tests of the everyday tier (under ten minutes with a warm cache)
 
 .PHONY: unit
-unit: $(TOOLS)/builder-$(BUILDER_VERSION) ## unit tests, golden files, crash sweeps, fuzz seeds
-	@scripts/need go gcc g++
+unit: $(TOOLS)/builder-$(BUILDER_VERSION) $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## unit tests, golden files, crash sweeps, fuzz seeds
+	@scripts/need go gcc g++ initdb psql
 	$(GO) test -tags $(TAGS) $(PACKAGES)
 	$(GO_CGO) test ./cmd/siglake/...
 
 .PHONY: e2e
-e2e: build ## the built binaries: kill -9, power cut (needs root), wrong configuration, hostile input, independent reader
+e2e: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the built binaries: kill -9, power cut (needs root), wrong configuration, hostile input, independent reader
 	@scripts/need $(E2E_NEEDS)
 	cd testbed/reader && npm ci --no-audit --no-fund --silent && npm test --silent
 	cd testbed && $(GO) test -count=1 -p 1 ./...
@@ -68,7 +70,8 @@ acceptance: build ## PAYLOADS=DIR: every OTLP file below DIR end to end, each fi
 	cd testbed && $(GO) run ./acceptance -payloads '$(abspath $(PAYLOADS))'
 
 .PHONY: race
-race: ## the race detector over internal, exporter and extension
+race: $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the race detector over internal, exporter and extension
+	@scripts/need initdb psql
 	$(GO_CGO) test -race -short -timeout 30m -tags $(TAGS) ./internal/... ./exporter/... ./extension/...
 
 .PHONY: fuzz
@@ -80,7 +83,7 @@ bench: build ## throughput and latency of this machine against the otlp -> nop c
 	cd testbed && $(GO) run ./cmd/bench
 
 .PHONY: soak
-soak: build ## the full-size end-to-end runs (an hour)
+soak: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the full-size end-to-end runs (an hour)
 	@scripts/need $(E2E_NEEDS)
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
 	SIGLAKE_SOAK=1 $(GO) test -count=1 -run TestKill_exact ./internal/wal ./internal/drain
@@ -108,7 +111,7 @@ genocb: $(TOOLS)/builder-$(BUILDER_VERSION) ## cmd/siglakecol from builder-confi
 	gofmt -w cmd/siglakecol
 
 .PHONY: tools
-tools: $(TOOLS)/builder-$(BUILDER_VERSION) $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## install the pinned tools into .tools
+tools: $(TOOLS)/builder-$(BUILDER_VERSION) $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## install the pinned tools into .tools
 
 $(TOOLS)/builder-$(BUILDER_VERSION):
 	@scripts/need go
@@ -119,3 +122,8 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 	@scripts/need go
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv $(TOOLS)/golangci-lint $@
+
+$(TOOLS)/versitygw-$(VERSITYGW_VERSION):
+	@scripts/need go
+	GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	mv $(TOOLS)/versitygw $@
