@@ -173,7 +173,9 @@ func (w *sharedWriters) endResource(res pcommon.Resource, schemaURL string, arri
 	}
 	w.ingestedAt.add(arrival)
 	if v, ok := res.Attributes().Get("service.name"); ok {
+		counted := w.s.adjusted
 		w.s.value(w.serviceName, v)
+		w.s.adjusted = counted // it stands in resource_attributes as well, and counts there
 	} else {
 		w.serviceName.addMaybe("", false)
 	}

@@ -121,7 +121,10 @@ func minus(a, b uint64) int64 {
 	if a >= b {
 		return int64(min(a-b, math.MaxInt64))
 	}
-	return -int64(min(b-a, math.MaxInt64))
+	if b-a > math.MaxInt64 {
+		return math.MinInt64
+	}
+	return -int64(b - a)
 }
 
 func (g *gatherer) bools(c column, dt arrow.DataType, p *place) (arrow.ArrayData, error) {

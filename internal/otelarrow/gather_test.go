@@ -1,11 +1,9 @@
 package otelarrow_test
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -26,16 +24,7 @@ func TestGather_any_order_over_sources(t *testing.T) {
 		var refs []otelarrow.RowRef
 		var want []row
 		for s := range 6 {
-			var data any
-			switch sig {
-			case otelarrow.Logs:
-				data = g.logs()
-			case otelarrow.Traces:
-				data = g.traces()
-			case otelarrow.Metrics:
-				data = g.metrics()
-			}
-			_, b := encode(t, data, mem)
+			_, b := encode(t, g.request(sig), mem)
 			src := otelarrow.Source{SegmentID: "segment-" + strconv.Itoa(s), FirstRow: int64(100 * s), Record: b.Record}
 			sources = append(sources, src)
 			for i, r := range gatherAll(t, sig, b.Record) {
@@ -51,7 +40,7 @@ func TestGather_any_order_over_sources(t *testing.T) {
 		g.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i]; want[i], want[j] = want[j], want[i] })
 		table, err := otelarrow.Gather(sig, sources, refs, mem)
 		require.NoError(t, err)
-		require.Equal(t, want, rowsOf(t, table))
+		require.Equal(t, spell(want), spell(rowsOf(t, table)))
 		table.Release()
 		for _, s := range sources {
 			s.Record.Release()
@@ -74,7 +63,7 @@ func TestGather_from_slices(t *testing.T) {
 			for i := range want[lo:hi] {
 				want[lo+i]["segment_row"] = int64(i)
 			}
-			require.Equal(t, want[lo:hi], gatherAll(t, sig, slice))
+			require.Equal(t, spell(want[lo:hi]), spell(gatherAll(t, sig, slice)))
 			times, err := otelarrow.Timestamps(slice)
 			require.NoError(t, err)
 			require.Len(t, times, hi-lo)
@@ -171,7 +160,7 @@ func TestGather_a_missing_column_is_NULL(t *testing.T) {
 						changed[c] = true
 						v = want[i][c]
 					}
-					require.Equal(t, want[i][c], v, "%s without %s", c, f.Name)
+					require.Equal(t, spell(want[i][c]), spell(v), "%s without %s", c, f.Name)
 				}
 			}
 			require.LessOrEqual(t, len(changed), 9, "%s took %v with it", f.Name, changed)
@@ -183,16 +172,7 @@ func TestGather_a_missing_column_is_NULL(t *testing.T) {
 func encodeSome(t *testing.T, g gen, sig otelarrow.Signal) arrow.RecordBatch {
 	t.Helper()
 	for {
-		var data any
-		switch sig {
-		case otelarrow.Logs:
-			data = g.logs()
-		case otelarrow.Traces:
-			data = g.traces()
-		case otelarrow.Metrics:
-			data = g.metrics()
-		}
-		if _, b := encode(t, data, memory.DefaultAllocator); b.Rows > 3 {
+		if _, b := encode(t, g.request(sig), memory.DefaultAllocator); b.Rows > 3 {
 			return b.Record
 		}
 	}
@@ -263,22 +243,20 @@ func TestGather_refuses_columns_it_does_not_know(t *testing.T) {
 // Bytes that lie: whatever a damaged segment holds, the answer is rows or an error.
 func TestGather_never_panics_on_damaged_buffers(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	g := newGen(t, false)
 	failed := 0
 	for range 40 {
 		for _, sig := range signals {
-			rec := encodeSome(t, gen{rng, false}, sig)
+			rec := encodeSome(t, g, sig)
 			var bufs []*memory.Buffer
 			for _, c := range rec.Columns() {
 				bufs = buffersOf(c.Data(), bufs)
 			}
 			for range 4 {
-				b := bufs[rng.IntN(len(bufs))].Bytes()
-				at := rng.IntN(len(b))
-				b[at] ^= 1 << rng.IntN(8)
-				if rng.IntN(2) == 0 {
+				b := bufs[g.IntN(len(bufs))].Bytes()
+				at := g.IntN(len(b))
+				b[at] ^= 1 << g.IntN(8)
+				if g.IntN(2) == 0 {
 					b[at] = 0xff
 				}
 			}

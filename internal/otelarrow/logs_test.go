@@ -59,7 +59,7 @@ func TestEncodeLogs_effective_time_T16(t *testing.T) {
 				lr.SetTimestamp(tc.time)
 				lr.SetObservedTimestamp(tc.observed)
 			}))
-			require.Equal(t, tc.want, rows[0].only("timestamp", "timestamp_ns", "time_unix_nano", "observed_timestamp", "observed_time_unix_nano"))
+			require.Equal(t, tc.want, rows[0].Only("timestamp", "timestamp_ns", "time_unix_nano", "observed_timestamp", "observed_time_unix_nano"))
 			require.Equal(t, tc.adjusted, b.Adjusted)
 			require.Equal(t, arrivalUS, rows[0]["ingested_at"])
 			require.Equal(t, rows[0]["timestamp_ns"], b.MinTime)
@@ -74,7 +74,7 @@ func TestEncodeLogs_floors_before_1970(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Record.Release()
 	require.Equal(t, row{"timestamp": int64(-1), "timestamp_ns": int64(-1), "ingested_at": int64(-1)},
-		gatherAll(t, otelarrow.Logs, b.Record)[0].only("timestamp", "timestamp_ns", "ingested_at"))
+		gatherAll(t, otelarrow.Logs, b.Record)[0].Only("timestamp", "timestamp_ns", "ingested_at"))
 }
 
 func TestEncodeLogs_time_range_of_the_batch(t *testing.T) {
@@ -195,7 +195,7 @@ func TestEncodeLogs_rows_keep_their_resource_and_scope(t *testing.T) {
 	rows, _ := tableOf(t, ld)
 	require.Len(t, rows, len(want))
 	for i := range rows {
-		require.Equal(t, want[i], rows[i].only("service_name", "scope_name", "body"))
+		require.Equal(t, want[i], rows[i].Only("service_name", "scope_name", "body"))
 	}
 }
 

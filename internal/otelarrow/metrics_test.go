@@ -28,7 +28,7 @@ var distributionColumns = []string{
 
 // typed is the row of distributionColumns, NULL but for what is given.
 func typed(given row) row {
-	want := row{}.only(distributionColumns...)
+	want := row{}.Only(distributionColumns...)
 	maps.Copy(want, given)
 	return want
 }
@@ -90,7 +90,7 @@ func TestEncodeMetrics_each_type_fills_its_columns(t *testing.T) {
 			t.Parallel()
 			rows, b := tableOf(t, oneMetric(tc.fill))
 			require.Len(t, rows, 1)
-			require.Equal(t, typed(tc.want), rows[0].only(distributionColumns...))
+			require.Equal(t, typed(tc.want), rows[0].Only(distributionColumns...))
 			require.Zero(t, b.Adjusted)
 		})
 	}
@@ -151,13 +151,13 @@ func TestEncodeMetrics_types_side_by_side(t *testing.T) {
 		m.SetName(strconv.Itoa(i))
 		fill(m)
 		single, _ := tableOf(t, oneMetric(fill))
-		want = append(want, single[0].only(distributionColumns...))
+		want = append(want, single[0].Only(distributionColumns...))
 	}
 	rows, _ := tableOf(t, md)
 	require.Len(t, rows, len(want))
 	for i, r := range rows {
 		require.Equal(t, strconv.Itoa(i), r["metric_name"])
-		require.Equal(t, want[i], r.only(distributionColumns...))
+		require.Equal(t, want[i], r.Only(distributionColumns...))
 	}
 }
 
@@ -225,8 +225,8 @@ func TestEncodeMetrics_time_else_arrival(t *testing.T) {
 		dps.AppendEmpty().SetTimestamp(1 << 63)
 	}))
 	require.Equal(t, row{"timestamp": arrivalUS, "timestamp_ns": arrivalNS, "time_unix_nano": nil, "start_time_unix_nano": int64(5)},
-		rows[0].only("timestamp", "timestamp_ns", "time_unix_nano", "start_time_unix_nano"))
-	require.Equal(t, row{"timestamp_ns": int64(math.MaxInt64), "time_unix_nano": int64(math.MinInt64)}, rows[1].only("timestamp_ns", "time_unix_nano"))
+		rows[0].Only("timestamp", "timestamp_ns", "time_unix_nano", "start_time_unix_nano"))
+	require.Equal(t, row{"timestamp_ns": int64(math.MaxInt64), "time_unix_nano": int64(math.MinInt64)}, rows[1].Only("timestamp_ns", "time_unix_nano"))
 	require.Equal(t, otelarrow.Adjusted{TimesClamped: 1}, b.Adjusted)
 }
 
@@ -246,10 +246,10 @@ func TestEncodeMetrics_counts_over_int64_are_clamped_and_never_negative(t *testi
 	ms.AppendEmpty().SetEmptySummary().DataPoints().AppendEmpty().SetCount(1 << 63)
 	rows, b := tableOf(t, md)
 	const top = int64(math.MaxInt64)
-	require.Equal(t, row{"count": top, "bucket_counts": []any{int64(1), top, top}}, rows[0].only("count", "bucket_counts"))
+	require.Equal(t, row{"count": top, "bucket_counts": []any{int64(1), top, top}}, rows[0].Only("count", "bucket_counts"))
 	require.Equal(t, row{"count": top, "zero_count": top, "positive_bucket_counts": []any{top}, "negative_bucket_counts": []any{top}},
-		rows[1].only("count", "zero_count", "positive_bucket_counts", "negative_bucket_counts"))
-	require.Equal(t, row{"count": top}, rows[2].only("count"))
+		rows[1].Only("count", "zero_count", "positive_bucket_counts", "negative_bucket_counts"))
+	require.Equal(t, row{"count": top}, rows[2].Only("count"))
 	require.Equal(t, otelarrow.Adjusted{CountsClamped: 7}, b.Adjusted)
 }
 

@@ -15,11 +15,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/otelarrow/otlptest"
 )
 
-// row is a table row: column name to nil, int64, float64, bool, string, []any for
-// lists, row for structs, map[string]string for maps.
-type row map[string]any
+type row = otlptest.Row
 
 // encode encodes a request of any signal with memory from mem.
 func encode(tb testing.TB, data any, mem memory.Allocator) (otelarrow.Signal, otelarrow.Batch) {
@@ -122,62 +121,9 @@ func roundTrip(tb testing.TB, rec arrow.RecordBatch, mem memory.Allocator) arrow
 
 func rowsOf(tb testing.TB, rec arrow.RecordBatch) []row {
 	tb.Helper()
-	rows := make([]row, rec.NumRows())
-	for i := range rows {
-		rows[i] = row{}
-		for c, f := range rec.Schema().Fields() {
-			rows[i][f.Name] = cell(tb, rec.Column(c), i)
-		}
-	}
+	rows, err := otlptest.RowsOf(rec)
+	require.NoError(tb, err)
 	return rows
-}
-
-func cell(tb testing.TB, a arrow.Array, i int) any {
-	tb.Helper()
-	if a.IsNull(i) {
-		return nil
-	}
-	switch a := a.(type) {
-	case *array.Int64:
-		return a.Value(i)
-	case *array.Int32:
-		return int64(a.Value(i))
-	case *array.Timestamp:
-		return int64(a.Value(i))
-	case *array.Float64:
-		return a.Value(i)
-	case *array.Boolean:
-		return a.Value(i)
-	case *array.String:
-		return a.Value(i)
-	case *array.Map:
-		m := map[string]string{}
-		lo, hi := a.ValueOffsets(i)
-		keys, items := a.Keys().(*array.String), a.Items().(*array.String)
-		for e := int(lo); e < int(hi); e++ {
-			if _, twice := m[keys.Value(e)]; twice {
-				require.Fail(tb, "a map with a key twice", keys.Value(e))
-			}
-			m[keys.Value(e)] = items.Value(e)
-		}
-		return m
-	case *array.List:
-		lo, hi := a.ValueOffsets(i)
-		list := []any{}
-		for e := int(lo); e < int(hi); e++ {
-			list = append(list, cell(tb, a.ListValues(), e))
-		}
-		return list
-	case *array.Struct:
-		r := row{}
-		for c, f := range a.DataType().(*arrow.StructType).Fields() {
-			r[f.Name] = cell(tb, a.Field(c), i)
-		}
-		return r
-	default:
-		require.Failf(tb, "unknown column type", "%s", a.DataType())
-		return nil
-	}
 }
 
 // checkText requires valid UTF-8 everywhere in a value.
@@ -201,15 +147,6 @@ func checkText(tb testing.TB, v any) {
 			checkText(tb, e)
 		}
 	}
-}
-
-// only picks the named columns of a row.
-func (r row) only(names ...string) row {
-	out := row{}
-	for _, n := range names {
-		out[n] = r[n]
-	}
-	return out
 }
 
 // gatherAll gathers the rows of one batch in order.

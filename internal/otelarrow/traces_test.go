@@ -48,7 +48,7 @@ func TestEncodeTraces_times_and_duration(t *testing.T) {
 		}, 1},
 		{"start_over_int64", math.MaxUint64, 1, row{
 			"timestamp": maxUS, "timestamp_ns": maxNS, "start_time_unix_nano": int64(-1),
-			"end_time_unix_nano": int64(1), "end_timestamp": int64(0), "duration_ns": -maxNS,
+			"end_time_unix_nano": int64(1), "end_timestamp": int64(0), "duration_ns": int64(math.MinInt64),
 		}, 1},
 		{"both_over_int64", math.MaxUint64 - 10, math.MaxUint64, row{
 			"timestamp": maxUS, "timestamp_ns": maxNS, "start_time_unix_nano": int64(-11),
@@ -61,7 +61,7 @@ func TestEncodeTraces_times_and_duration(t *testing.T) {
 				sp.SetStartTimestamp(tc.start)
 				sp.SetEndTimestamp(tc.end)
 			}))
-			require.Equal(t, tc.want, rows[0].only("timestamp", "timestamp_ns", "start_time_unix_nano", "end_time_unix_nano", "end_timestamp", "duration_ns"))
+			require.Equal(t, tc.want, rows[0].Only("timestamp", "timestamp_ns", "start_time_unix_nano", "end_time_unix_nano", "end_timestamp", "duration_ns"))
 			require.Equal(t, otelarrow.Adjusted{TimesClamped: tc.clamped}, b.Adjusted)
 		})
 	}

@@ -104,7 +104,7 @@ func TestEncode_values_as_attribute_and_body(t *testing.T) {
 			}
 			require.Equal(t, row{
 				"attributes": map[string]string{"k": tc.text}, "attribute_types": types, "body": tc.text, "body_type": bodyType,
-			}, rows[0].only("attributes", "attribute_types", "body", "body_type"))
+			}, rows[0].Only("attributes", "attribute_types", "body", "body_type"))
 			require.Zero(t, b.Adjusted)
 		})
 	}
@@ -120,7 +120,7 @@ func TestEncode_an_empty_attribute_is_null_text_and_no_body_is_NULL(t *testing.T
 		"attributes":      map[string]string{"nothing": "null", "empty": ""},
 		"attribute_types": map[string]string{"nothing": "empty"},
 		"body":            nil, "body_type": "empty",
-	}, rows[0].only("attributes", "attribute_types", "body", "body_type"))
+	}, rows[0].Only("attributes", "attribute_types", "body", "body_type"))
 }
 
 func TestEncode_attribute_types_name_only_what_is_no_string(t *testing.T) {
