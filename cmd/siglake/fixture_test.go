@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -61,7 +62,8 @@ func (s *site) run(args ...string) result {
 	var out, errs bytes.Buffer
 	code := run(s.tb.Context(), environment{
 		fs: s.fs, now: func() time.Time { return testNow }, terminal: s.terminal, stdin: s.stdin, stdout: &out, stderr: &errs,
-		getenv: func(name string) string { return map[string]string{"SIGLAKE_DATA": s.dir}[name] },
+		getenv:    func(name string) string { return map[string]string{"SIGLAKE_DATA": s.dir}[name] },
+		interrupt: context.WithCancel,
 	}, args)
 	return result{code, out.String(), errs.String()}
 }

@@ -10,14 +10,20 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
 	code := run(ctx, environment{
 		fs: vfs.OS(), now: time.Now, getenv: os.Getenv,
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		terminal: term.IsTerminal(int(os.Stderr.Fd())), console: openConsole(os.Stdin, os.Stdout, os.Stderr),
+		interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return signal.NotifyContext(ctx, os.Interrupt)
+		},
 	}, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -30,12 +36,16 @@ type environment struct {
 	getenv         func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	terminal       bool // stderr is one: progress may be drawn there
+	terminal       bool     // stderr is one: progress may be drawn there
+	console        *console // where lines are typed; nil when nobody types
+	// interrupt returns a context that Ctrl-C ends.
+	interrupt func(context.Context) (context.Context, context.CancelFunc)
 }
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
-	a := &app{environment: env}
+	a := &app{environment: env, stop: func() {}}
+	defer func() { a.stop() }()
 	root := newRoot(a)
 	root.SetArgs(commentsAreArguments(args))
 	root.SetIn(env.stdin)
@@ -57,9 +67,4 @@ func commentsAreArguments(args []string) []string {
 		}
 	}
 	return out
-}
-
-func isTerminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }

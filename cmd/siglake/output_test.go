@@ -42,7 +42,7 @@ func sample() ([]column, [][]any) {
 func render(t *testing.T, format string, maxWidth int) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := newResultWriter(format, &b, maxWidth)
+	w := newResultWriter(format, false, &b, maxWidth)
 	cols, rows := sample()
 	require.NoError(t, w.begin(cols))
 	for _, r := range rows {
@@ -83,7 +83,7 @@ func TestResult_no_rows(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{"table": "a\n(0 rows)\n", "csv": "a\n", "json": "[]\n"} {
 		var b bytes.Buffer
-		w := newResultWriter(format, &b, 0)
+		w := newResultWriter(format, false, &b, 0)
 		require.NoError(t, w.begin([]column{{name: "a"}}))
 		require.NoError(t, w.end())
 		require.Equal(t, want, b.String())

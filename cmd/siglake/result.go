@@ -37,12 +37,15 @@ type resultWriter interface {
 	end() error
 }
 
-func newResultWriter(format string, w io.Writer, maxWidth int) resultWriter {
-	switch format {
-	case "json":
+// newResultWriter returns the writer of a format. expanded is of the table format: one value a line.
+func newResultWriter(format string, expanded bool, w io.Writer, maxWidth int) resultWriter {
+	switch {
+	case format == "json":
 		return &jsonResult{arr: jsonArray{w: w}}
-	case "csv":
+	case format == "csv":
 		return &csvResult{raw: w, w: csv.NewWriter(w)}
+	case expanded:
+		return &expandedResult{w: w, maxWidth: maxWidth}
 	default:
 		return &tableResult{w: w, maxWidth: maxWidth}
 	}
@@ -107,7 +110,7 @@ type tableResult struct {
 
 func (t *tableResult) begin(cols []column) error {
 	for _, c := range cols {
-		t.g.header = append(t.g.header, t.cell(c.name))
+		t.g.header = append(t.g.header, cell(c.name, t.maxWidth))
 		t.g.right = append(t.g.right, c.numeric)
 	}
 	return nil
@@ -116,18 +119,19 @@ func (t *tableResult) begin(cols []column) error {
 func (t *tableResult) row(values []any) error {
 	cells := make([]string, len(values))
 	for i, v := range values {
-		cells[i] = t.cell(text(v))
+		cells[i] = cell(text(v), t.maxWidth)
 	}
 	t.g.add(cells...)
 	return nil
 }
 
-func (t *tableResult) cell(s string) string {
-	if t.maxWidth > 0 && len(s) > t.maxWidth {
+// cell makes text safe to print and cuts it; maxWidth 0 = never.
+func cell(s string, maxWidth int) string {
+	if maxWidth > 0 && len(s) > maxWidth {
 		// Cut before escaping, so that a long text costs no more than what is shown of it.
 		cut := 0
 		for i := range s {
-			if cut == t.maxWidth {
+			if cut == maxWidth {
 				s = s[:i] + "…"
 				break
 			}
@@ -135,9 +139,9 @@ func (t *tableResult) cell(s string) string {
 		}
 	}
 	s = oneLine(strings.ToValidUTF8(s, "\uFFFD"))
-	if t.maxWidth > 0 && utf8.RuneCountInString(s) > t.maxWidth+1 {
+	if maxWidth > 0 && utf8.RuneCountInString(s) > maxWidth+1 {
 		r := []rune(s)
-		s = string(r[:t.maxWidth]) + "…"
+		s = string(r[:maxWidth]) + "…"
 	}
 	return s
 }

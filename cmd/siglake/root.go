@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
@@ -20,8 +21,9 @@ type app struct {
 	environment
 	data, wal, catalog, warehouse string // flags
 	output                        string
-	started                       bool  // a command's own code runs
-	broken                        error // a mistake in the definition of the commands
+	started                       bool   // a command's own code runs
+	stop                          func() // gives Ctrl-C back
+	broken                        error  // a mistake in the definition of the commands
 }
 
 // define notes an error of a definition, for the first command that runs to return.
@@ -43,6 +45,9 @@ const rootExample = `  siglake status
   siglake sql "SELECT timestamp, service_name, body FROM events ORDER BY timestamp DESC LIMIT 10"
   siglake wal verify --data /var/lib/siglakecol`
 
+// handlesInterrupts is the annotation of a command whose context Ctrl-C does not end.
+const handlesInterrupts = "handles interrupts"
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "siglake",
@@ -55,8 +60,13 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.started = true
+		if _, ok := cmd.Annotations[handlesInterrupts]; !ok {
+			var ctx context.Context
+			ctx, a.stop = a.interrupt(cmd.Context())
+			cmd.SetContext(ctx)
+		}
 		return a.broken
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -74,19 +84,19 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// version is what the Go toolchain stamped into the binary.
+// releaseVersion is the version of the distribution; builder-config.yaml has the same for siglakecol.
+const releaseVersion = "0.1.0-dev"
+
+// version adds the commit that the Go toolchain stamped into the binary.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return releaseVersion + ", commit " + s.Value
+			}
 		}
 	}
-	return v
+	return releaseVersion
 }
 
 func (a *app) dataDefault() string {
@@ -109,6 +119,16 @@ func (a *app) outputFlag(cmd *cobra.Command, formats ...string) {
 		a.output = value
 		return run(cmd, args)
 	}
+}
+
+// formatFlag lets --format stand for --output: the first word is that of SQL shells, the second that of all commands here.
+func (a *app) formatFlag(cmd *cobra.Command) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "format" {
+			name = "output"
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
 // args returns a check for at least low and at most high arguments (-1 = any number) whose error is one of usage.

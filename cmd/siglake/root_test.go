@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,7 +20,6 @@ func TestRoot_wrong_usage(t *testing.T) {
 		{"status", "--output", "yaml"},
 		{"wal", "lst"},
 		{"wal", "inspect"},
-		{"sql"},
 		{"sql", "SELECT 1", "SELECT 2"},
 		{"sql", "-o", "text", "SELECT 1"},
 	} {
@@ -55,8 +56,16 @@ func TestRoot_help(t *testing.T) {
 	for _, want := range []string{"0  done", "1  failed", "2  wrong usage", "3  damage found", "SIGLAKE_DATA", "--warehouse"} {
 		require.Contains(t, help, want)
 	}
-	require.Contains(t, s.ok("--version"), "siglake version")
+	require.Contains(t, s.ok("--version"), "siglake version "+releaseVersion)
 	require.Contains(t, s.ok("completion", "bash"), "__start_siglake")
+}
+
+// Both binaries are of one version.
+func TestRoot_version_is_the_distributions(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(filepath.Join("..", "..", "builder-config.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(b), "\n  version: "+releaseVersion+"\n")
 }
 
 func TestRoot_defaults(t *testing.T) {

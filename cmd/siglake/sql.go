@@ -7,194 +7,191 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/siglakecol/siglakecol/internal/lake"
 )
 
 // sqlOptions are the flags of sql.
 type sqlOptions struct {
-	query     string
 	maxWidth  int
 	maxMemory string
+	noHistory bool
 }
 
-// maxQuery bounds a query read from stdin.
-const maxQuery = 1 << 20
+// maxStatement bounds a statement read from stdin, in bytes.
+const maxStatement = 1 << 20
+
+const sqlLong = `Run one SELECT over the tables and print the result. The dialect is DuckDB's.
+
+Without a statement, on a terminal, this is a shell: statements end with ";" and may take several lines; \? lists its
+commands, \d the tables; Ctrl-C ends a query that runs, Ctrl-D the shell. With stdin from a pipe or a file (or "-" as
+the statement), the statements there run one after the other; the first that fails ends the command with its exit code.
+
+Tables are named namespace.table: siglake.events, siglake.spans, siglake.metrics; those of namespace siglake also
+without it. Attributes are maps: attributes['http.route']. SHOW ALL TABLES and DESCRIBE events tell what there is;
+docs/tables.md has each column and queries to start from. A table is read as of its newest snapshot when it is first
+named, in the shell until \refresh; times are in UTC.
+
+The session reads only: no other statement than SELECT (also DESCRIBE, SHOW, SUMMARIZE, EXPLAIN; everything else exits
+2), no file but those of the tables, nothing written to disk, no extension loaded. A table with row-level deletes is
+refused by name.
+
+Formats: table (values cut at --max-width), json (an array, one row a line), csv; --format is another name of --output.`
 
 func newSQL(a *app) *cobra.Command {
 	var opt sqlOptions
 	cmd := &cobra.Command{
-		Use:   `sql "SELECT …"`,
-		Short: "Query the tables with SQL",
-		Long: `Run one SELECT over the tables and print the result. The dialect is DuckDB's. "-" reads the statement from stdin.
-
-Tables are named namespace.table: siglake.events, siglake.spans, siglake.metrics; those of namespace siglake also
-without it. Attributes are maps: attributes['http.route']. SHOW ALL TABLES and DESCRIBE events tell what there is.
-Each table is read as of its newest snapshot when the command starts; times are in UTC.
-
-The session reads only: no other statement than SELECT (also DESCRIBE, SHOW, SUMMARIZE, EXPLAIN), no file but those
-of the tables, nothing written to disk, no extension loaded. A table with row-level deletes is refused by name.
-
-Formats: table (values cut at --max-width), json (an array, one row a line), csv.`,
-		Example: `  siglake sql "SELECT timestamp, severity_text, body FROM events ORDER BY timestamp DESC LIMIT 20"
+		Use:   `sql ["SELECT …"]`,
+		Short: "Query the tables with SQL; without a statement, a shell",
+		Long:  sqlLong,
+		Example: `  siglake sql
+  siglake sql "SELECT timestamp, severity_text, body FROM events ORDER BY timestamp DESC LIMIT 20"
   siglake sql "SELECT attributes['http.route'] AS route, count(*) FROM spans GROUP BY ALL ORDER BY 2 DESC"
-  siglake sql -o csv "FROM metrics WHERE metric_name = 'http.server.duration'" > metrics.csv`,
-		Args: args(1, 1, "one SQL statement"),
+  siglake sql -o csv "FROM metrics WHERE metric_name = 'http.server.duration'" > metrics.csv
+  siglake sql --format json < report.sql`,
+		Annotations: map[string]string{handlesInterrupts: ""},
+		Args:        args(0, 1, "at most one SQL statement"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if opt.query, err = a.query(args[0]); err != nil {
-				return err
+			if len(args) == 0 || args[0] == "-" {
+				return a.shell(cmd.Context(), cmd.OutOrStdout(), opt, len(args) == 0)
 			}
-			return a.sql(cmd.Context(), cmd.OutOrStdout(), opt)
+			ctx, stop := a.interrupt(cmd.Context())
+			defer stop()
+			return a.sql(ctx, cmd.OutOrStdout(), opt, args[0])
 		},
 	}
 	cmd.Flags().IntVar(&opt.maxWidth, "max-width", 80, "cut values of the table format at this many characters; 0 = never")
-	cmd.Flags().StringVar(&opt.maxMemory, "max-memory", "2GB", "most memory the query may take; it never spills to disk")
+	cmd.Flags().StringVar(&opt.maxMemory, "max-memory", "2GB", "most memory a query may take; it never spills to disk")
+	cmd.Flags().BoolVar(&opt.noHistory, "no-history", false, "neither read nor write the file of what was typed in the shell")
 	a.outputFlag(cmd, "table", "json", "csv")
+	a.formatFlag(cmd)
 	return cmd
 }
 
-// query returns the statement of an argument.
-func (a *app) query(arg string) (string, error) {
-	if arg != "-" {
-		return arg, nil
-	}
-	b, err := io.ReadAll(io.LimitReader(a.stdin, maxQuery+1))
+// sql runs one statement.
+func (a *app) sql(ctx context.Context, w io.Writer, opt sqlOptions, query string) (err error) {
+	v, err := a.openView(ctx)
 	if err != nil {
-		return "", fmt.Errorf("read the statement from stdin: %w", err)
-	}
-	if len(b) > maxQuery {
-		return "", usageError("the statement on stdin is longer than %d bytes", maxQuery)
-	}
-	return string(b), nil
-}
-
-// dataset is what a query can see.
-type dataset struct {
-	tables []dataTable
-	// spaces are all namespaces, in the order of the catalog.
-	spaces []string
-}
-
-// hint adds to DuckDB's errors what to do about them here: to one about an unknown table which ones there are, to
-// one about memory, whose own advice is settings that are locked, the flag.
-func (d dataset) hint(err error, opt sqlOptions) error {
-	if strings.HasPrefix(err.Error(), "Out of Memory Error") {
-		return fmt.Errorf("%w\nOf these solutions siglake has one: give the query more than --max-memory %s; "+
-			"or let it read less, by fewer columns or a narrower WHERE", err, opt.maxMemory)
-	}
-	if !strings.Contains(err.Error(), "Table with name") {
 		return err
 	}
-	if len(d.tables) == 0 {
-		return fmt.Errorf("%w\nThere are no tables yet: tables appear with their first rows, when these are drained", err)
+	defer func() { err = errors.Join(err, v.close()) }()
+	r := runner{view: v, opt: opt, format: a.output, out: w}
+	if a.terminal {
+		r.stats = a.stderr
 	}
-	names := make([]string, len(d.tables))
-	for i, t := range d.tables {
-		names[i] = t.space + "." + t.name
-	}
-	return fmt.Errorf("%w\nThe tables are: %s; tables appear with their first rows, when these are drained", err, strings.Join(names, ", "))
+	return r.run(ctx, query)
 }
 
-// dataTable is one table: a plan, or the reason why it cannot be read.
-type dataTable struct {
-	space, name string
-	plan        lake.Plan
-	refused     string
+// runner runs statements over a view and prints their results.
+type runner struct {
+	view     *view
+	opt      sqlOptions
+	format   string
+	expanded bool // of the table format: a line a value
+	out      io.Writer
+	stats    io.Writer // what a statement took goes there; nil = nowhere
 }
 
-// spellings are the names in one place of SQL, by their lower-case form.
-type spellings map[string][]string
-
-// visible is a name's form in SQL, which does not tell letter cases apart: the second of two that differ in nothing
-// else gets a number.
-func (s spellings) visible(name string) string {
-	key := strings.ToLower(name)
-	i := slices.Index(s[key], name)
-	if i < 0 {
-		i = len(s[key])
-		s[key] = append(s[key], name)
-	}
-	if i == 0 {
-		return name
-	}
-	return fmt.Sprintf("%s (%d)", name, i+1)
-}
-
-// plan reads the newest snapshot of every table. A table that cannot be read is refused when a query names it;
-// the others are not affected.
-func (a *app) plan(ctx context.Context) (_ dataset, err error) {
-	l, err := a.openLake(ctx, true)
-	if err != nil {
-		return dataset{}, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	infos, listErr := l.Tables(ctx)
-	if len(infos) == 0 && listErr != nil {
-		return dataset{}, listErr
-	}
-	var d dataset
-	spaces := spellings{}
-	names := map[string]spellings{}
-	for _, info := range infos {
-		t := dataTable{space: spaces.visible(info.Namespace)}
-		if names[t.space] == nil {
-			names[t.space] = spellings{}
-		}
-		t.name = names[t.space].visible(info.Name)
-		if t.space != info.Namespace || t.name != info.Name {
-			if _, err := fmt.Fprintf(a.stderr, "siglake: SQL does not tell letter cases apart: table %s.%s is %q.%q here\n",
-				info.Namespace, info.Name, t.space, t.name); err != nil {
-				return dataset{}, err
-			}
-		}
-		t.plan, err = l.Plan(ctx, info.Namespace, info.Name)
-		switch {
-		case ctx.Err() != nil:
-			return dataset{}, ctx.Err()
-		case err != nil:
-			t.refused = fmt.Sprintf("table %s.%s cannot be read: %v", t.space, t.name, err)
-		case t.plan.DeleteFiles > 0:
-			t.refused = fmt.Sprintf("table %s.%s has %s in snapshot %d, which this version does not apply; "+
-				"rewrite the table's files without deletes first", t.space, t.name,
-				plural(t.plan.DeleteFiles, "delete file", "delete files"), t.plan.SnapshotID)
-		}
-		d.tables = append(d.tables, t)
-		if len(d.spaces) == 0 || d.spaces[len(d.spaces)-1] != t.space {
-			d.spaces = append(d.spaces, t.space)
-		}
-	}
-	if listErr != nil {
-		if _, err := fmt.Fprintf(a.stderr, "siglake: not all tables can be read: %v\n", listErr); err != nil {
-			return dataset{}, err
-		}
-	}
-	return d, nil
-}
-
-// sql plans, queries and prints. Compaction may delete a file between the plan and the read; then it plans again.
-func (a *app) sql(ctx context.Context, w io.Writer, opt sqlOptions) error {
+// run plans, queries and prints. Compaction may delete a file between the plan and the read; then it plans again.
+func (r *runner) run(ctx context.Context, query string) error {
 	const attempts = 3
+	if err := checkVerb(query); err != nil {
+		return err
+	}
 	var err error
 	for range attempts {
+		began := time.Now()
 		var d dataset
-		if d, err = a.plan(ctx); err != nil {
+		if d, err = r.view.dataset(ctx, query); err != nil {
 			return err
 		}
-		out := &countingWriter{w: bufio.NewWriterSize(w, 64<<10)}
-		err = runQuery(ctx, d, opt, newResultWriter(a.output, out, opt.maxWidth))
+		out := &countingWriter{w: bufio.NewWriterSize(r.out, 64<<10)}
+		var used usage
+		used, err = runQuery(ctx, d, r.opt, query, r.stats != nil, newResultWriter(r.format, r.expanded, out, r.opt.maxWidth))
 		if err == nil {
-			return out.w.Flush()
+			if err := out.w.Flush(); err != nil || r.stats == nil {
+				return err
+			}
+			return used.write(r.stats, d, time.Since(began))
 		}
 		if out.n > 0 || !fileVanished(err) {
-			return errors.Join(err, out.w.Flush())
+			return errors.Join(r.explain(ctx, err), out.w.Flush())
 		}
+		r.view.refresh()
 	}
 	return err
+}
+
+// explain adds to DuckDB's errors what to do about them here: to one about an unknown table which ones there are, to
+// one about memory, whose own advice is settings that are locked, the flag.
+func (r *runner) explain(ctx context.Context, err error) error {
+	switch text := err.Error(); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case strings.HasPrefix(text, "Out of Memory Error"):
+		return fmt.Errorf("%w\nOf these solutions siglake has one: give the query more than --max-memory %s; "+
+			"or let it read less, by fewer columns or a narrower WHERE", err, r.opt.maxMemory)
+	case strings.Contains(text, "Table with name"):
+		return r.view.hint(ctx, err)
+	}
+	return err
+}
+
+// usage is what a query took, as DuckDB counts it.
+type usage struct {
+	known bool
+	files int64 // that scans of Parquet opened
+	rows  int64 // that passed those scans' filters
+}
+
+// write says what the query had to read. What DuckDB skipped inside of files it does not tell, so neither do we.
+func (u usage) write(w io.Writer, d dataset, took time.Duration) error {
+	var files, rows int64
+	for _, t := range d.tables {
+		files += int64(len(t.plan.Files))
+		for _, f := range t.plan.Files {
+			rows += f.Rows
+		}
+	}
+	text := fmt.Sprintf("%s; the snapshots have %s rows in %s", took.Round(time.Millisecond), humanCount(rows), plural(int(files), "file", "files"))
+	if files == 0 {
+		text = took.Round(time.Millisecond).String()
+	} else if u.known {
+		text += fmt.Sprintf("; DuckDB opened %s and took %s rows out of them", plural(int(u.files), "file", "files"), humanCount(u.rows))
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// writing are the statements that do something else than read.
+var writing = map[string]bool{
+	"insert": true, "update": true, "delete": true, "merge": true, "truncate": true, "create": true, "drop": true, "alter": true,
+	"copy": true, "export": true, "import": true, "attach": true, "detach": true, "use": true, "set": true, "reset": true,
+	"pragma": true, "install": true, "load": true, "call": true, "begin": true, "start": true, "commit": true, "rollback": true,
+	"abort": true, "checkpoint": true, "force": true, "vacuum": true, "analyze": true, "prepare": true, "execute": true,
+	"deallocate": true, "comment": true, "grant": true, "revoke": true,
+}
+
+// checkVerb refuses what does not read before DuckDB looks whether it could be done. That is for the exit code alone:
+// what runs is decided by the kind of the statement that DuckDB has prepared.
+func checkVerb(query string) error {
+	ws := words(query)
+	if len(ws) > 0 && ws[0] == "explain" {
+		ws = ws[1:]
+		if len(ws) > 1 && ws[0] == "analyze" {
+			ws = ws[1:]
+		}
+	}
+	if len(ws) > 0 && writing[ws[0]] {
+		return errReadsOnly()
+	}
+	return nil
+}
+
+func errReadsOnly() error {
+	return usageError("only SELECT (also FROM, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of them) can be run here: this command reads only")
 }
 
 // fileVanished tells an error about a file that is not there from all others.

@@ -4,64 +4,94 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/duckdb/duckdb-go/v2"
 )
 
-// defaultSpace is the namespace whose tables need no prefix.
-const defaultSpace = "siglake"
-
 // session is one DuckDB in memory that holds a view per table and is locked down.
 type session struct {
-	connector *duckdb.Connector
-	conn      *duckdb.Conn
+	db   *sql.DB
+	conn *sql.Conn
 }
 
 // runQuery runs one statement over the dataset and prints its result.
-func runQuery(ctx context.Context, d dataset, opt sqlOptions, out resultWriter) (err error) {
-	s, err := newSession(ctx, d, opt.maxMemory)
+func runQuery(ctx context.Context, d dataset, opt sqlOptions, query string, measure bool, out resultWriter) (used usage, err error) {
+	s, err := newSession(ctx, d, opt.maxMemory, measure)
 	if err != nil {
-		return d.hint(err, opt)
+		return used, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	stmt, plan, err := s.prepare(opt.query)
+	err = s.conn.Raw(func(c any) error {
+		conn, ok := c.(*duckdb.Conn)
+		if !ok {
+			return fmt.Errorf("start DuckDB: connection of type %T", c)
+		}
+		return runOn(ctx, conn, query, out)
+	})
+	if err == nil && measure {
+		used = s.usage()
+	}
+	return used, err
+}
+
+func runOn(ctx context.Context, conn *duckdb.Conn, query string, out resultWriter) (err error) {
+	stmt, plan, err := prepare(conn, query)
 	if err != nil {
-		return d.hint(err, opt)
+		return err
 	}
 	defer func() { err = errors.Join(err, stmt.Close()) }()
 	if t, ok := out.(*tableResult); ok && plan {
 		out = &plainResult{w: t.w}
 	}
-	if err := printRows(ctx, stmt, out); err != nil {
-		return d.hint(err, opt)
+	return printRows(ctx, stmt, out)
+}
+
+// namesIn returns the tables that a statement names; none where it is wrong, which running it will tell.
+func namesIn(ctx context.Context, query string) []tableRef {
+	connector, err := duckdb.NewConnector("", nil)
+	if err != nil {
+		return nil
 	}
-	return nil
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }() // nothing was done with it
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = conn.Close() }() // as above
+	names, err := duckdb.GetTableNames(conn, query, true)
+	if err != nil {
+		return nil
+	}
+	refs := make([]tableRef, len(names))
+	for i, name := range names {
+		refs[i] = parseRef(name)
+	}
+	return refs
 }
 
 // newSession makes the views and then takes the keys away: no file but those of the plans can be opened, nothing is
 // spilled, no extension is loaded, and no setting can be changed back.
-func newSession(ctx context.Context, d dataset, maxMemory string) (*session, error) {
+func newSession(ctx context.Context, d dataset, maxMemory string, measure bool) (*session, error) {
 	connector, err := duckdb.NewConnector("", nil)
 	if err != nil {
 		return nil, fmt.Errorf("start DuckDB: %w", err)
 	}
-	conn, err := connector.Connect(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start DuckDB: %w", err), connector.Close())
+	s := &session{db: sql.OpenDB(connector)}
+	if s.conn, err = s.db.Conn(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start DuckDB: %w", err), s.db.Close())
 	}
-	s := &session{connector: connector}
-	var ok bool
-	if s.conn, ok = conn.(*duckdb.Conn); !ok {
-		return nil, errors.Join(fmt.Errorf("start DuckDB: connection of type %T", conn), conn.Close(), connector.Close())
-	}
-	for _, st := range setup(d, maxMemory) {
-		if _, err := s.conn.ExecContext(ctx, st.sql, nil); err != nil {
+	for _, st := range setup(d, maxMemory, measure) {
+		if _, err := s.conn.ExecContext(ctx, st.sql); err != nil {
 			if err = fmt.Errorf("%s: %w", st.what, err); st.flag {
 				err = &exitError{exitUsage, err}
 			}
@@ -71,20 +101,55 @@ func newSession(ctx context.Context, d dataset, maxMemory string) (*session, err
 	return s, nil
 }
 
-func (s *session) close() error { return errors.Join(s.conn.Close(), s.connector.Close()) }
+func (s *session) close() error { return errors.Join(s.conn.Close(), s.db.Close()) }
+
+// filesRead is where DuckDB's profile says how many files a scan opened.
+var filesRead = regexp.MustCompile(`Total Files Read=(\d+)`)
+
+// usage adds up the scans of Parquet files in the profile of the last query.
+func (s *session) usage() usage {
+	info, err := duckdb.GetProfilingInfo(s.conn)
+	if err != nil {
+		return usage{} // not known
+	}
+	used := usage{known: true}
+	var visit func(duckdb.ProfilingInfo)
+	visit = func(p duckdb.ProfilingInfo) {
+		if p.Metrics["OPERATOR_NAME"] == "READ_PARQUET" {
+			// The last: a literal in a filter stands before it.
+			if all := filesRead.FindAllStringSubmatch(p.Metrics["EXTRA_INFO"], -1); len(all) > 0 {
+				n, _ := strconv.ParseInt(all[len(all)-1][1], 10, 64) // digits
+				used.files += n
+			}
+			n, err := strconv.ParseInt(p.Metrics["OPERATOR_CARDINALITY"], 10, 64)
+			used.known = used.known && err == nil
+			used.rows += n
+		}
+		for _, c := range p.Children {
+			visit(c)
+		}
+	}
+	visit(info)
+	return used
+}
 
 type setupStep struct {
 	what, sql string
 	flag      bool // the value of a flag is what can be wrong with it
 }
 
-func setup(d dataset, maxMemory string) []setupStep {
+func setup(d dataset, maxMemory string, measure bool) []setupStep {
 	steps := []setupStep{
 		{what: "set the time zone", sql: "SET TimeZone = 'UTC'"},
 		{what: fmt.Sprintf("--max-memory %q", maxMemory), sql: "SET memory_limit = " + quote(maxMemory), flag: true},
 		{what: "forbid spilling", sql: "SET temp_directory = ''"},
 		{what: "forbid extensions", sql: "SET autoinstall_known_extensions = false"},
 		{what: "forbid extensions", sql: "SET autoload_known_extensions = false"},
+	}
+	if measure {
+		steps = append(steps, setupStep{what: "measure", sql: "SET enable_profiling = 'no_output'"}, setupStep{
+			what: "measure", sql: `SET custom_profiling_settings = '{"OPERATOR_NAME":"true","OPERATOR_CARDINALITY":"true","EXTRA_INFO":"true"}'`,
+		})
 	}
 	path := []string{"main"}
 	for _, sp := range d.spaces {
@@ -122,6 +187,9 @@ func readable(d dataset) string {
 // a renamed column, and files without a newer one, give what Iceberg says they do.
 func viewOf(t dataTable) string {
 	name := ident(t.space) + "." + ident(t.name)
+	if t.refused == "" && t.described {
+		t.refused = fmt.Sprintf("table %s.%s was not read for this statement: name it in FROM", t.space, t.name)
+	}
 	if len(t.plan.Schema) == 0 {
 		return "CREATE VIEW " + name + " AS SELECT error(" + quote(t.refused) + ") AS unreadable"
 	}
@@ -159,22 +227,25 @@ var explained = regexp.MustCompile(`(?is)^\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\
 // prepare refuses everything but one statement that reads. allowed_paths lets COPY write where it lets read_parquet
 // read, so the kind of statement is what keeps the tables' files safe. plan tells that the statement explains
 // another.
-func (s *session) prepare(query string) (_ *duckdb.Stmt, plan bool, _ error) {
-	stmt, kind, err := s.parse(query)
+func prepare(conn *duckdb.Conn, query string) (_ *duckdb.Stmt, plan bool, _ error) {
+	stmt, kind, err := parse(conn, query)
 	if err != nil {
+		if slices.ContainsFunc(words(query), func(w string) bool { return writing[w] }) && words(query)[0] == "with" {
+			err = errReadsOnly()
+		}
 		return nil, false, err
 	}
 	if plan = kind == duckdb.STATEMENT_TYPE_EXPLAIN; plan {
 		// EXPLAIN ANALYZE runs what it explains.
 		if m := explained.FindStringSubmatch(query); m != nil {
 			var inner *duckdb.Stmt
-			if inner, kind, err = s.parse(m[3]); err == nil {
+			if inner, kind, err = parse(conn, m[3]); err == nil {
 				err = inner.Close()
 			}
 		}
 	}
 	if err == nil && kind != duckdb.STATEMENT_TYPE_SELECT {
-		err = usageError("only SELECT (also FROM, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of them) can be run here: this command reads only")
+		err = errReadsOnly()
 	}
 	if err != nil {
 		return nil, false, errors.Join(err, stmt.Close())
@@ -186,8 +257,8 @@ func (s *session) prepare(query string) (_ *duckdb.Stmt, plan bool, _ error) {
 }
 
 // parse prepares exactly one statement.
-func (s *session) parse(query string) (*duckdb.Stmt, duckdb.StmtType, error) {
-	prepared, err := s.conn.Prepare(query)
+func parse(conn *duckdb.Conn, query string) (*duckdb.Stmt, duckdb.StmtType, error) {
+	prepared, err := conn.Prepare(query)
 	if err != nil {
 		switch {
 		case strings.Contains(err.Error(), "multi-statement"):
@@ -244,4 +315,33 @@ func printRows(ctx context.Context, stmt *duckdb.Stmt, out resultWriter) (err er
 			return err
 		}
 	}
+}
+
+// parseRef reads a name as DuckDB gives it back: [[catalog.]namespace.]table, parts quoted where need be, and an alias.
+func parseRef(name string) tableRef {
+	var parts []string
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case quoted && c == '"' && i+1 < len(name) && name[i+1] == '"':
+			b.WriteByte('"')
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '.' && !quoted:
+			parts = append(parts, b.String())
+			b.Reset()
+		case c == ' ' && !quoted: // an alias
+			i = len(name)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	parts = append(parts, b.String())
+	ref := tableRef{name: parts[len(parts)-1]}
+	if len(parts) > 1 {
+		ref.space = parts[len(parts)-2]
+	}
+	return ref
 }

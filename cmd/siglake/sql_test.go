@@ -55,6 +55,15 @@ func TestSQL(t *testing.T) {
 		other.tb, other.stdin = t, strings.NewReader("SELECT count(*) AS n\nFROM events;\n")
 		require.Contains(t, other.ok("sql", "-"), "\n5\n")
 	})
+	t.Run("format_is_output", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "n\n5\n", s.ok("sql", "--format", "csv", "SELECT count(*) AS n FROM Events"))
+		require.Equal(t, "[\n{\"n\":5}\n]\n", s.ok("sql", "--output=json", "SELECT count(*) AS n FROM SIGLAKE.events"))
+	})
+	t.Run("tables_no_syntax_names", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "n\n9\n", s.ok("sql", "-o", "csv", `SELECT (SELECT count(*) FROM query('FROM events')) + (SELECT count(*) FROM query_table('"tenant_team-a".events')) AS n`))
+	})
 	t.Run("statement_begins_with_a_comment", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "n\n5\n", s.ok("sql", "-- All of them.\nSELECT count(*) AS n FROM events", "-o", "csv"))
@@ -64,7 +73,13 @@ func TestSQL(t *testing.T) {
 	t.Run("wrong_usage", func(t *testing.T) {
 		t.Parallel()
 		for _, args := range [][]string{
-			{""}, {" ; "}, {"-- only this"}, {"SELECT 1; SELECT 2"}, {"DROP TABLE events"}, {"SELECT ?"}, {"--max-memory", "nope", "SELECT 1"},
+			{""},
+			{" ; "},
+			{"-- only this"},
+			{"SELECT 1; SELECT 2"},
+			{"SELECT ?"},
+			{"--max-memory", "nope", "SELECT 1"},
+			{"SELECT 1", "--format", "yaml"},
 		} {
 			r := s.run(append([]string{"sql"}, args...)...)
 			require.Equal(t, exitUsage, r.code, "%q: %s", args, r.stderr)
@@ -111,6 +126,13 @@ func TestSQL_reads_only(t *testing.T) {
 	require.NoError(t, err)
 	evil := filepath.Join(s.dir, "warehouse", "evil")
 	for _, query := range []string{
+		"DROP TABLE events",
+		"DROP TABLE nothing",
+		"INSERT INTO events SELECT * FROM events",
+		"WITH x AS (SELECT 1) DELETE FROM events",
+		"UPDATE events SET body = ''",
+		"BEGIN",
+		"CREATE VIEW v AS SELECT 1",
 		"COPY (SELECT 1) TO '" + data[0] + "'",
 		"COPY (SELECT 1) TO '" + evil + "'",
 		"EXPLAIN ANALYZE COPY (SELECT 1) TO '" + data[0] + "'",
@@ -137,7 +159,11 @@ func TestSQL_reads_only(t *testing.T) {
 		"",
 	} {
 		r := s.run("sql", query)
-		require.Contains(t, []int{exitFailed, exitUsage}, r.code, query)
+		want := exitUsage
+		if strings.HasPrefix(query, "SELECT * FROM ") && !strings.Contains(query, "?") {
+			want = exitFailed
+		}
+		require.Equal(t, want, r.code, "%s: %s", query, r.stderr)
 		require.Empty(t, r.stdout, query)
 	}
 	for _, query := range []string{ // these may answer, and must do nothing
@@ -200,7 +226,7 @@ func field(id, name string, dt arrow.DataType) arrow.Field {
 func query(t *testing.T, d dataset, sql string) (string, error) {
 	t.Helper()
 	var b bytes.Buffer
-	err := runQuery(t.Context(), d, sqlOptions{query: sql, maxMemory: "500MB"}, newResultWriter("csv", &b, 0))
+	_, err := runQuery(t.Context(), d, sqlOptions{maxMemory: "500MB"}, sql, false, newResultWriter("csv", false, &b, 0))
 	return b.String(), err
 }
 

@@ -54,16 +54,11 @@ func (l *Lake) Plan(ctx context.Context, namespace, name string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	info, err := l.info(t)
-	if err != nil {
-		return Plan{}, err
-	}
-	plan := Plan{Table: info, Schema: planColumns(t.Schema())}
+	plan, err := l.describe(t)
 	snap := t.CurrentSnapshot()
-	if snap == nil {
-		return plan, nil
+	if err != nil || snap == nil {
+		return plan, err
 	}
-	plan.SnapshotID = snap.SnapshotID
 	for df, err := range l.liveFiles(snap) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("plan %s.%s: %w", namespace, name, err)

@@ -363,3 +363,29 @@ func retryEINTR(call func() error) error {
 		}
 	}
 }
+
+// PrivateDir makes a directory for temporary files that only this user may enter. Remove deletes it with all in it.
+func PrivateDir(prefix string) (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp("", prefix)
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+// AppendPrivate adds to a file that only this user may read, and makes it and its directory. Not durable.
+func AppendPrivate(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return writePrivate(name, os.O_APPEND, content)
+}
+
+// WritePrivate puts content in the place of what a file holds that only this user may read. Not durable.
+func WritePrivate(name string, content []byte) error { return writePrivate(name, os.O_TRUNC, content) }
+
+func writePrivate(name string, how int, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|how, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}

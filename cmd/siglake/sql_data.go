@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+)
+
+// defaultSpace is the namespace whose tables need no prefix.
+const defaultSpace = "siglake"
+
+// dataset is what a statement can see.
+type dataset struct {
+	tables []dataTable
+	// spaces are the namespaces to make, each once.
+	spaces []string
+}
+
+// dataTable is one table: a plan, or the reason why it cannot be read.
+type dataTable struct {
+	space, name string // as SQL sees them
+	plan        lake.Plan
+	refused     string
+	described   bool // the plan has no files: nothing may be read
+}
+
+// tableRef is a table as a statement names it; space is "" where it is not said.
+type tableRef struct{ space, name string }
+
+// spellings are the names in one place of SQL, by their lower-case form.
+type spellings map[string][]string
+
+// visible is a name's form in SQL, which does not tell letter cases apart: the second of two that differ in nothing
+// else gets a number.
+func (s spellings) visible(name string) string {
+	key := strings.ToLower(name)
+	i := slices.Index(s[key], name)
+	if i < 0 {
+		i = len(s[key])
+		s[key] = append(s[key], name)
+	}
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s (%d)", name, i+1)
+}
+
+// spelled is a name and its form in SQL.
+type spelled struct{ name, visible string }
+
+// view is the lake as a shell or one statement sees it: each table as of the moment it was first named, until refresh.
+// One goroutine at a time.
+type view struct {
+	a      *app
+	lake   *lake.Lake
+	spaces []spelled            // of the catalog
+	names  map[string][]spelled // of a namespace's tables
+	tables map[string]dataTable // planned, by visible names
+	told   map[string]bool      // notes given
+}
+
+func (a *app) openView(ctx context.Context) (*view, error) {
+	l, err := a.openLake(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{a: a, lake: l, told: map[string]bool{}}
+	v.refresh()
+	return v, nil
+}
+
+func (v *view) close() error { return v.lake.Close() }
+
+// refresh forgets what was read of the lake.
+func (v *view) refresh() {
+	v.spaces, v.names, v.tables = nil, map[string][]spelled{}, map[string]dataTable{}
+}
+
+// note writes a line to stderr, once.
+func (v *view) note(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if v.told[text] {
+		return nil
+	}
+	v.told[text] = true
+	_, err := fmt.Fprintln(v.a.stderr, "siglake: "+text)
+	return err
+}
+
+// namespaces lists the catalog's namespaces.
+func (v *view) namespaces(ctx context.Context) ([]spelled, error) {
+	if v.spaces != nil {
+		return v.spaces, nil
+	}
+	names, err := v.lake.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.spaces = spellAll(names)
+	return v.spaces, nil
+}
+
+// tableNames lists the tables of a namespace.
+func (v *view) tableNames(ctx context.Context, ns spelled) ([]spelled, error) {
+	if names, ok := v.names[ns.name]; ok {
+		return names, nil
+	}
+	names, err := v.lake.TableNames(ctx, ns.name)
+	if err != nil {
+		return nil, err
+	}
+	v.names[ns.name] = spellAll(names)
+	return v.names[ns.name], nil
+}
+
+func spellAll(names []string) []spelled {
+	out, s := make([]spelled, len(names)), spellings{}
+	for i, n := range names {
+		out[i] = spelled{n, s.visible(n)}
+	}
+	return out
+}
+
+// find looks a name up as SQL does, without regard to case.
+func find(all []spelled, name string) (spelled, bool) {
+	i := slices.IndexFunc(all, func(s spelled) bool { return strings.EqualFold(s.visible, name) })
+	if i < 0 {
+		return spelled{}, false
+	}
+	return all[i], true
+}
+
+// source matches statements that read from something, catalogue those that may ask what tables there are, and dynamic
+// those that may name tables in a way their syntax does not show. A match too many costs time only.
+var (
+	source    = regexp.MustCompile(`(?i)\b(from|join|table)\b`)
+	catalogue = regexp.MustCompile(`(?i)\b(show|describe|desc|information_schema)\b|\bduckdb_|\bpg_|\bsqlite_|\bpragma_`)
+	dynamic   = regexp.MustCompile(`(?i)\bquery(_table)?\s*\(|\b(un)?pivot\b`)
+)
+
+// dataset plans the tables that a statement names; where it may ask for others, those too.
+func (v *view) dataset(ctx context.Context, query string) (dataset, error) {
+	var d dataset
+	refs := namesIn(ctx, query)
+	for _, ref := range refs {
+		if err := v.add(ctx, &d, ref, false); err != nil {
+			return dataset{}, err
+		}
+	}
+	switch {
+	case dynamic.MatchString(query), len(refs) == 0 && source.MatchString(query):
+		return d, v.addAll(ctx, &d, false)
+	case catalogue.MatchString(query):
+		return d, v.addAll(ctx, &d, true)
+	}
+	return d, nil
+}
+
+// add adds the table of a reference if there is one. With describe nothing but its columns is read.
+func (v *view) add(ctx context.Context, d *dataset, ref tableRef, describe bool) error {
+	if ref.space == "" {
+		ref.space = defaultSpace
+	}
+	spaces, err := v.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	ns, ok := find(spaces, ref.space)
+	if !ok {
+		return nil
+	}
+	names, err := v.tableNames(ctx, ns)
+	if err != nil {
+		return err
+	}
+	name, ok := find(names, ref.name)
+	if !ok {
+		return nil
+	}
+	return v.load(ctx, d, ns, name, describe)
+}
+
+// addAll adds every table that is not there yet. What cannot be listed is named in a note.
+func (v *view) addAll(ctx context.Context, d *dataset, describe bool) error {
+	spaces, err := v.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, ns := range spaces {
+		names, err := v.tableNames(ctx, ns)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if err := v.note("not all tables can be read: %v", err); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			if err := v.load(ctx, d, ns, name, describe); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// load adds one table, unless d has it.
+func (v *view) load(ctx context.Context, d *dataset, ns, name spelled, describe bool) error {
+	if slices.ContainsFunc(d.tables, func(t dataTable) bool { return t.space == ns.visible && t.name == name.visible }) {
+		return nil
+	}
+	if ns.name != ns.visible || name.name != name.visible {
+		if err := v.note("SQL does not tell letter cases apart: table %s.%s is %q.%q here", ns.name, name.name, ns.visible, name.visible); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(d.spaces, ns.visible) {
+		d.spaces = append(d.spaces, ns.visible)
+	}
+	key := ns.visible + "\x00" + name.visible
+	t, ok := v.tables[key]
+	if !ok {
+		t = dataTable{space: ns.visible, name: name.visible, described: describe}
+		read := v.lake.Plan
+		if describe {
+			read = v.lake.Describe
+		}
+		var err error
+		t.plan, err = read(ctx, ns.name, name.name)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if t.refuse(err); err == nil && !describe {
+			v.tables[key] = t
+		}
+	}
+	d.tables = append(d.tables, t)
+	return nil
+}
+
+// refuse notes why the table cannot be read, if so.
+func (t *dataTable) refuse(err error) {
+	switch {
+	case err != nil:
+		t.refused = fmt.Sprintf("table %s.%s cannot be read: %v", t.space, t.name, err)
+	case t.plan.DeleteFiles > 0:
+		t.refused = fmt.Sprintf("table %s.%s has %s in snapshot %d, which this version does not apply; "+
+			"rewrite the table's files without deletes first", t.space, t.name,
+			plural(t.plan.DeleteFiles, "delete file", "delete files"), t.plan.SnapshotID)
+	}
+}
+
+// lookup finds one table by the name a person typed, as \d does.
+func (v *view) lookup(ctx context.Context, ref tableRef) (dataTable, error) {
+	var d dataset
+	if err := v.add(ctx, &d, ref, true); err != nil {
+		return dataTable{}, err
+	}
+	if len(d.tables) == 0 {
+		return dataTable{}, v.hint(ctx, fmt.Errorf("no table %s", ref))
+	}
+	return d.tables[0], nil
+}
+
+func (r tableRef) String() string {
+	if r.space == "" {
+		return r.name
+	}
+	return r.space + "." + r.name
+}
+
+// hint adds to an error about an unknown table which ones there are.
+func (v *view) hint(ctx context.Context, err error) error {
+	const appear = "tables appear with their first rows, when these are drained"
+	all, listErr := v.all(ctx)
+	switch {
+	case listErr != nil:
+		return errors.Join(err, listErr)
+	case len(all) == 0:
+		return fmt.Errorf("%w\nThere are no tables yet: %s", err, appear)
+	}
+	const most = 20
+	more := ""
+	if len(all) > most {
+		more = fmt.Sprintf(" and %d more (SHOW ALL TABLES)", len(all)-most)
+		all = all[:most]
+	}
+	return fmt.Errorf("%w\nThe tables are: %s%s; %s", err, strings.Join(all, ", "), more, appear)
+}
+
+// all names all tables.
+func (v *view) all(ctx context.Context) ([]string, error) {
+	spaces, err := v.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, ns := range spaces {
+		names, err := v.tableNames(ctx, ns)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			out = append(out, ns.visible+"."+n.visible)
+		}
+	}
+	return out, nil
+}
