@@ -72,7 +72,7 @@ type TableInfo struct {
 type Plan struct {
 	Table       TableInfo
 	Signal      string // what its rows are: logs, traces, metrics; "" in a table that was made by others
-	SnapshotID  int64 // 0 for a table without snapshots
+	SnapshotID  int64  // 0 for a table without snapshots
 	Files       []PlanFile
 	DeleteFiles int // a reader that does not apply deletes must refuse a plan with any
 	Schema      []PlanColumn
