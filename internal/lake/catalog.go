@@ -19,7 +19,6 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 	_ "modernc.org/sqlite" // the database driver "sqlite"
 )
 
@@ -71,7 +70,7 @@ type Lake struct {
 	limits   limits
 	log      *zap.Logger
 	metrics  *metrics
-	encoding *semaphore.Weighted // goroutines that turn rows into Parquet at one time
+	encoding chan *arena // goroutines that turn rows into Parquet at one time: one holds an arena
 
 	mu     sync.Mutex
 	tables map[string]*Table // by identifier and uuid: commits to one table must meet in one Table
@@ -131,7 +130,7 @@ func newLake(opt Options, h hooks) *Lake {
 		log:      opt.Logger,
 		tables:   map[string]*Table{},
 		// All cores but one: who encodes holds one for long, and the requests of this process must not wait for it.
-		encoding: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)-1))),
+		encoding: arenas(max(1, runtime.GOMAXPROCS(0)-1)),
 	}
 	if l.now == nil {
 		l.now = time.Now

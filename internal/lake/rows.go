@@ -61,7 +61,14 @@ func collect(parts []part, maxDays int) (*rowSet, []part, error) {
 		}
 	}
 	slices.SortFunc(set.keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.ns, b.ns), cmp.Compare(a.source, b.source), cmp.Compare(a.row, b.row))
+		switch {
+		case a.ns != b.ns:
+			return cmp.Compare(a.ns, b.ns)
+		case a.source != b.source:
+			return cmp.Compare(a.source, b.source)
+		default:
+			return cmp.Compare(a.row, b.row)
+		}
 	})
 	return set, taken, nil
 }
@@ -133,12 +140,12 @@ func (s *rowSet) chunk(lo, hi int, l limits) int {
 }
 
 // gather puts keys [lo, hi) into table form. A row that cannot be read is a SegmentError.
-func (s *rowSet) gather(signal otelarrow.Signal, lo, hi int) (arrow.RecordBatch, error) {
+func (s *rowSet) gather(signal otelarrow.Signal, lo, hi int, mem memory.Allocator) (arrow.RecordBatch, error) {
 	refs := make([]otelarrow.RowRef, hi-lo)
 	for i, k := range s.keys[lo:hi] {
 		refs[i] = otelarrow.RowRef{Source: k.source, Row: k.row}
 	}
-	rec, err := otelarrow.Gather(signal, s.sources, refs, memory.DefaultAllocator)
+	rec, err := otelarrow.Gather(signal, s.sources, refs, mem)
 	if err == nil {
 		return rec, nil
 	}

@@ -38,7 +38,7 @@ func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
 		propSignal:                                s.String(),
 		table.WriteFormatDefaultKey:               "parquet",
 		table.ParquetCompressionKey:               "zstd",
-		table.ParquetCompressionLevelKey:          "3",
+		table.ParquetCompressionLevelKey:          strconv.Itoa(zstdLevel),
 		table.WriteTargetFileSizeBytesKey:         strconv.FormatInt(l.fileBytes, 10),
 		table.ManifestMergeEnabledKey:             "true",
 		table.MetadataDeleteAfterCommitEnabledKey: "true",

@@ -14,7 +14,6 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -60,7 +59,7 @@ type target struct {
 type writer struct {
 	io      iceio.WriteFileIO
 	limits  limits
-	turns   *semaphore.Weighted
+	turns   chan *arena
 	signal  otelarrow.Signal
 	target  target
 	set     *rowSet
@@ -163,12 +162,21 @@ func (w *writer) fill(ctx context.Context, path string, lo, hi int) (_ *metadata
 
 // chunk writes keys [lo, hi), or as many of them as may be in table form at one time, when it is its turn.
 func (w *writer) chunk(ctx context.Context, f *parquetFile, lo, hi int) (next int, err error) {
-	if w.turns.Acquire(ctx, 1) != nil {
+	if ctx.Err() != nil {
 		return lo, context.Cause(ctx)
 	}
-	defer w.turns.Release(1)
+	var mem *arena
+	select {
+	case mem = <-w.turns:
+	case <-ctx.Done():
+		return lo, context.Cause(ctx)
+	}
+	defer func() {
+		mem.reset(int(2 * w.limits.chunkBytes))
+		w.turns <- mem
+	}()
 	end := w.set.chunk(lo, hi, w.limits)
-	rec, err := w.set.gather(w.signal, lo, end)
+	rec, err := w.set.gather(w.signal, lo, end, mem)
 	if err != nil {
 		return lo, fmt.Errorf("gather rows: %w", err)
 	}

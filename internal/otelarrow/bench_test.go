@@ -10,70 +10,18 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/otelarrow/loadtest"
 )
 
 var arrival = time.Unix(1_790_000_000, 123_456_789)
 
-// realLogs is a request like those of a load test: records of about 510 bytes of
-// protobuf, 8 attributes of which 2 are integers, ids, 4 resources.
+// realLogs is a request like those of a load test.
 func realLogs(tb testing.TB, records int) plog.Logs {
 	tb.Helper()
-	rng := rand.New(rand.NewPCG(1, uint64(records)))
-	ld := plog.NewLogs()
-	for r := range 4 {
-		n := records / 4
-		if r < records%4 {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		rl := ld.ResourceLogs().AppendEmpty()
-		res := rl.Resource().Attributes()
-		res.PutStr("service.name", fmt.Sprintf("checkout-%d", r))
-		res.PutStr("service.version", "1.27.3")
-		res.PutStr("k8s.namespace.name", "shop")
-		res.PutStr("k8s.pod.name", fmt.Sprintf("checkout-%d-7d4b9c6f5b-x2x%dz", r, r))
-		res.PutStr("host.name", fmt.Sprintf("ip-10-0-0-%d.eu-central-1.compute.internal", r))
-		sl := rl.ScopeLogs().AppendEmpty()
-		sl.Scope().SetName("io.opentelemetry.log4j-appender-2.17")
-		for range n {
-			realRecord(rng, sl.LogRecords().AppendEmpty())
-		}
-	}
-	return ld
-}
-
-func realRecord(rng *rand.Rand, lr plog.LogRecord) {
-	at := pcommon.NewTimestampFromTime(arrival.Add(-time.Duration(rng.IntN(5e9))))
-	lr.SetTimestamp(at)
-	lr.SetObservedTimestamp(at + 1_000_000)
-	var tid [16]byte
-	var sid [8]byte
-	for i := range tid {
-		tid[i] = byte(rng.Uint32())
-		sid[i%8] = byte(rng.Uint32())
-	}
-	lr.SetTraceID(tid)
-	lr.SetSpanID(sid)
-	lr.SetFlags(1)
-	lr.SetSeverityNumber(plog.SeverityNumberInfo)
-	lr.SetSeverityText("INFO")
-	lr.Body().SetStr(fmt.Sprintf("order %d accepted for customer %x, %d items, payment authorised by gateway %s in %d ms; next step: reserve stock at warehouse %d",
-		rng.IntN(1e9), rng.Uint64(), rng.IntN(20), "stripe-eu", rng.IntN(900), rng.IntN(50)))
-	a := lr.Attributes()
-	a.PutStr("http.request.method", "POST")
-	a.PutStr("url.path", fmt.Sprintf("/api/v2/orders/%d/confirm", rng.IntN(1e9)))
-	a.PutInt("http.response.status_code", 200)
-	a.PutStr("thread.name", fmt.Sprintf("http-nio-8080-exec-%d", rng.IntN(200)))
-	a.PutStr("code.namespace", "com.example.shop.checkout.OrderService")
-	a.PutInt("code.lineno", int64(rng.IntN(2000)))
-	a.PutStr("user.id", fmt.Sprintf("%016x", rng.Uint64()))
-	a.PutStr("session.token", fmt.Sprintf("run-00000000-%012d", rng.IntN(1e9)))
+	return loadtest.Logs(rand.New(rand.NewPCG(1, uint64(records))), arrival, records)
 }
 
 // cpu is the process's user and system time: benchmarks report records per CPU
