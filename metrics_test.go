@@ -61,6 +61,7 @@ func TestMetricsDocument(t *testing.T) {
 	require.True(t, ok)
 	drainConfig.WALDirectory, drainConfig.Warehouse = wal, filepath.Join(dir, "warehouse")
 	drainConfig.Catalog = "sqlite://" + filepath.Join(dir, "catalog.db")
+	drainConfig.Promote = []lakecompactor.PromoteConfig{{Attribute: "http.route"}}
 	drainConfig.Gate.Age, drainConfig.PollInterval = 10*time.Millisecond, 10*time.Millisecond
 	set := extensiontest.NewNopSettings(drain.Type())
 	set.TelemetrySettings = tel.NewTelemetrySettings()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 // Config is what a user writes under extensions::lakecompactor.
@@ -27,6 +29,8 @@ type Config struct {
 	Retention RetentionConfig `mapstructure:"retention"`
 	// MaxBytesInFlight bounds the bytes of segments being drained at a time, and with it memory.
 	MaxBytesInFlight int64 `mapstructure:"max_bytes_in_flight"`
+	// Promote lists attributes that get columns of their own.
+	Promote []PromoteConfig `mapstructure:"promote"`
 
 	// prevent unkeyed literals
 	_ struct{}
@@ -48,6 +52,27 @@ type RetentionConfig struct {
 
 	// prevent unkeyed literals
 	_ struct{}
+}
+
+// PromoteConfig is an attribute and the column it gets.
+type PromoteConfig struct {
+	Attribute string   `mapstructure:"attribute"`
+	From      string   `mapstructure:"from"`    // attributes, resource or scope; empty: attributes
+	Type      string   `mapstructure:"type"`    // string, int, long, double, bool or timestamp; empty: string
+	Column    string   `mapstructure:"column"`  // empty: the attribute with _ for what is no word character
+	Signals   []string `mapstructure:"signals"` // logs, traces, metrics; empty: all
+
+	// prevent unkeyed literals
+	_ struct{}
+}
+
+// promotions are what the keys promote say.
+func (c *Config) promotions() (*otelarrow.Promotions, error) {
+	list := make([]otelarrow.Promotion, len(c.Promote))
+	for i, p := range c.Promote {
+		list[i] = otelarrow.Promotion{Attribute: p.Attribute, From: p.From, Type: p.Type, Column: p.Column, Signals: p.Signals}
+	}
+	return otelarrow.NewPromotions(list)
 }
 
 func createDefaultConfig() component.Config {
@@ -77,7 +102,8 @@ func (c *Config) Validate() error {
 	if c.PollInterval < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("poll_interval: %s is too short; give at least 10ms, for example 1s", c.PollInterval))
 	}
-	return errors.Join(errs...)
+	_, promoteErr := c.promotions()
+	return errors.Join(append(errs, promoteErr)...)
 }
 
 // Validate is called for the section by itself.

@@ -32,6 +32,10 @@ func TestConfig(t *testing.T) {
 			PollInterval:     500 * time.Millisecond,
 			Retention:        RetentionConfig{WAL: 10 * time.Minute},
 			MaxBytesInFlight: 32 << 20,
+			Promote: []PromoteConfig{
+				{Attribute: "http.response.status_code", Type: "int", Signals: []string{"traces"}},
+				{Attribute: "deployment.environment.name", From: "resource", Column: "environment"},
+			},
 		},
 	} {
 		sub, err := conf.Sub(id)
@@ -66,6 +70,16 @@ func TestValidate(t *testing.T) {
 		{"gate_age", func(c *Config) { c.Gate.Age = -time.Second }, `gate: age: -1s is not a duration`},
 		{"poll", func(c *Config) { c.PollInterval = time.Nanosecond }, `poll_interval: 1ns is too short`},
 		{"retention", func(c *Config) { c.Retention.WAL = 0 }, `retention: wal: 0s is not a duration`},
+		{
+			"promote_to_a_column_of_ours", func(c *Config) { c.Promote = []PromoteConfig{{Attribute: "x"}, {Attribute: "body"}} },
+			`promote::1::column: "body" is a column of logs already (body); give another column, or the key signals without logs`,
+		},
+		{
+			"promote_to_two_types", func(c *Config) {
+				c.Promote = []PromoteConfig{{Attribute: "a", Type: "int"}, {Attribute: "b", Column: "a", Type: "long"}}
+			},
+			`promote::1::type: "long", but another promotion to column "a" has type "int"`,
+		},
 		{"memory", func(c *Config) { c.MaxBytesInFlight = -1 }, `max_bytes_in_flight: -1 is not a size`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

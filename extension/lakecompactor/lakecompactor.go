@@ -66,12 +66,16 @@ func (c *compactor) Shutdown(ctx context.Context) error {
 
 func (c *compactor) run(ctx context.Context) error {
 	meter := c.set.MeterProvider.Meter(scopeName)
+	promote, err := c.cfg.promotions()
+	if err != nil {
+		return err
+	}
 	return drain.Run(ctx, drain.Options{
 		FS:  vfs.OS(),
 		WAL: c.cfg.WALDirectory,
 		OpenLake: func(ctx context.Context) (*lake.Lake, error) {
 			return lake.Open(ctx, lake.Options{
-				Catalog: c.cfg.Catalog, Warehouse: c.cfg.Warehouse, Logger: c.set.Logger, Meter: meter,
+				Catalog: c.cfg.Catalog, Warehouse: c.cfg.Warehouse, Promote: promote, Logger: c.set.Logger, Meter: meter,
 			})
 		},
 		GateBytes:        c.cfg.Gate.Bytes,

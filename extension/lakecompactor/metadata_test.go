@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ type declaredMetric struct {
 	Description string         `yaml:"description"`
 	Unit        string         `yaml:"unit"`
 	Attributes  []string       `yaml:"attributes"`
-	Values      []string       `yaml:"values"` // those of the attribute's that this metric has
+	Values      []string       `yaml:"values"` // those that this metric has, of several attributes with a slash between them
 	Sum         map[string]any `yaml:"sum"`
 	Gauge       map[string]any `yaml:"gauge"`
 	Histogram   map[string]any `yaml:"histogram"`
@@ -90,13 +91,18 @@ func compare(t *testing.T, want declared, w declaredMetric, m metricdata.Metrics
 		require.LessOrEqual(t, len(sets), 1, m.Name)
 		return
 	}
-	require.Len(t, w.Attributes, 1)
 	var labels []string
 	for _, set := range sets {
-		v, ok := set.Value(attribute.Key(w.Attributes[0]))
-		require.True(t, ok, m.Name)
-		labels = append(labels, v.AsString())
-		require.Contains(t, want.Attributes[w.Attributes[0]].Enum, v.AsString())
+		var values []string
+		for _, key := range w.Attributes {
+			v, ok := set.Value(attribute.Key(key))
+			require.True(t, ok, m.Name)
+			values = append(values, v.AsString())
+			if enum := want.Attributes[key].Enum; enum != nil {
+				require.Contains(t, enum, v.AsString())
+			}
+		}
+		labels = append(labels, strings.Join(values, "/"))
 	}
 	slices.Sort(labels)
 	slices.Sort(w.Values)
@@ -111,6 +117,7 @@ func collect(t *testing.T) map[string]metricdata.Metrics {
 	set := extensiontest.NewNopSettings(NewFactory().Type())
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	cfg, host := dirs(t), newHost()
+	cfg.Promote = []PromoteConfig{{Attribute: "http.route"}}
 	ext, err := NewFactory().Create(t.Context(), set, cfg)
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(t.Context(), host))

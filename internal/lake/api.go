@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 // Options say where the lake is. The zero values of Logger, Meter and Now mean none, none and time.Now.
@@ -20,6 +22,9 @@ type Options struct {
 	Warehouse string
 	// ReadOnly never creates or changes anything; Ensure and Commit return ErrReadOnly.
 	ReadOnly bool
+	// Promote are the attributes that have columns of their own. Nil: each table's are those it remembers, which is
+	// for who has no configuration to read them from.
+	Promote *otelarrow.Promotions
 
 	Logger *zap.Logger
 	Meter  metric.Meter

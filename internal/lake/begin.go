@@ -13,7 +13,7 @@ import (
 // begin starts a transaction pinned to the loaded state, whose first step adds the columns that the table lacks.
 func (t *Table) begin(st state) (*table.Transaction, target, error) {
 	meta := st.tbl.Metadata()
-	fits, err := fit(t.Name(), meta, t.signal)
+	fits, err := fit(t.Name(), meta, t.signal, t.lake.promote)
 	if err != nil {
 		return nil, target{}, err
 	}
@@ -21,15 +21,21 @@ func (t *Table) begin(st state) (*table.Transaction, target, error) {
 		return nil, target{}, err
 	}
 	base := st.tbl
-	if len(fits.missing) > 0 {
-		if base, err = t.lake.evolve(st.tbl, fits.missing); err != nil {
+	if fits.grown {
+		if base, err = t.lake.evolve(st.tbl, fits.fields); err != nil {
 			return nil, target{}, fmt.Errorf("add columns: %w", err)
 		}
 	}
 	tg := target{
 		schema: base.Schema(), spec: fits.spec, sortOrder: fits.sortOrder, props: base.Properties(), version: meta.Version(),
 	}
-	if tg.columns, err = withIDs(t.signal, tg.schema); err != nil {
+	if tg.columns, err = columnsOf(t.signal, tg.schema, fits.promoted); err != nil {
+		return nil, tg, err
+	}
+	for _, c := range fits.promoted {
+		tg.promoted = append(tg.promoted, c.column)
+	}
+	if tg.remember, err = encodePromoted(meta, fits.promoted); err != nil {
 		return nil, tg, err
 	}
 	if tg.location, err = base.LocationProvider(); err != nil {
@@ -45,31 +51,13 @@ func (t *Table) begin(st state) (*table.Transaction, target, error) {
 	return tx, tg, nil
 }
 
-// evolve returns the table as it will be with the columns added. What is committed to it carries the addition along,
+// evolve returns the table as it will be with these columns (see fitting). What is committed to it carries the addition along,
 // and a requirement that the columns are still those it was made from.
 //
-// iceberg-go's UpdateSchema would do the same but for the field ids, which it always makes up. Ours are fixed for
-// ever; only one that the table has given to another column is replaced.
-func (l *Lake) evolve(tbl *table.Table, missing []iceberg.NestedField) (*table.Table, error) {
+// iceberg-go's UpdateSchema would do the same but for the field ids, which it always makes up. Ours are fixed for ever.
+func (l *Lake) evolve(tbl *table.Table, fields []iceberg.NestedField) (*table.Table, error) {
 	meta := tbl.Metadata()
-	fields := slices.Clone(meta.CurrentSchema().Fields())
-	used := usedIDs(meta)
-	last := meta.LastColumnID()
-	for _, f := range missing {
-		if slices.ContainsFunc(idsOf(f), func(id int) bool { return used[id] }) {
-			fresh, err := iceberg.AssignFreshSchemaIDs(iceberg.NewSchema(0, f), func() int { last++; return last })
-			if err != nil {
-				return nil, err
-			}
-			f = fresh.Field(0)
-		}
-		for _, id := range idsOf(f) {
-			used[id] = true
-			last = max(last, id)
-		}
-		fields = append(fields, f)
-	}
-	sc := iceberg.NewSchema(0, fields...)
+	sc := iceberg.NewSchemaWithIdentifiers(0, meta.CurrentSchema().IdentifierFieldIDs, fields...)
 	b, err := table.MetadataBuilderFromBase(meta, tbl.MetadataLocation())
 	if err != nil {
 		return nil, err
@@ -106,28 +94,4 @@ func (c evolvingCatalog) CommitTable(
 	ctx context.Context, id table.Identifier, r []table.Requirement, u []table.Update,
 ) (table.Metadata, string, error) {
 	return c.iceCatalog.CommitTable(ctx, id, slices.Concat(c.requires, r), slices.Concat(c.first, u))
-}
-
-// usedIDs are the field ids of all columns the table has had, as far as it remembers.
-func usedIDs(meta table.Metadata) map[int]bool {
-	used := map[int]bool{}
-	for _, sc := range meta.Schemas() {
-		for _, f := range sc.Fields() {
-			for _, id := range idsOf(f) {
-				used[id] = true
-			}
-		}
-	}
-	return used
-}
-
-// idsOf are the ids of a field and of all that is nested in it.
-func idsOf(f iceberg.NestedField) []int {
-	out := []int{f.ID}
-	if nested, ok := f.Type.(iceberg.NestedType); ok {
-		for _, sub := range nested.Fields() {
-			out = append(out, idsOf(sub)...)
-		}
-	}
-	return out
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"go.uber.org/zap"
 	_ "modernc.org/sqlite" // the database driver "sqlite"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 // catalogName is part of the key of every row in the catalog: another reader of it must use the same name.
@@ -65,6 +67,7 @@ type Lake struct {
 	file     os.FileInfo // what path named when it was opened
 	home     string      // URL of the warehouse
 	readOnly bool
+	promote  *otelarrow.Promotions // nil: as each table remembers
 	now      func() time.Time
 	wait     func(context.Context, time.Duration) error
 	limits   limits
@@ -100,7 +103,7 @@ func open(ctx context.Context, opt Options, h hooks) (_ *Lake, err error) {
 	}
 	l := newLake(opt, h)
 	l.home = warehouse
-	if l.metrics, err = newMetrics(meterOf(opt)); err != nil {
+	if l.metrics, err = newMetrics(meterOf(opt), opt.Promote); err != nil {
 		return nil, fmt.Errorf("make the lake's metrics: %w", err)
 	}
 	if l.io, err = iceio.LoadFS(ctx, nil, warehouse); err != nil {
@@ -124,6 +127,7 @@ func open(ctx context.Context, opt Options, h hooks) (_ *Lake, err error) {
 func newLake(opt Options, h hooks) *Lake {
 	l := &Lake{
 		readOnly: opt.ReadOnly,
+		promote:  opt.Promote,
 		now:      opt.Now,
 		wait:     h.wait,
 		limits:   h.limits.orDefault(),

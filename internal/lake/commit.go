@@ -195,7 +195,7 @@ func (w *work) attempt(ctx context.Context, st state, parts []part) error {
 			return err
 		}
 	}
-	if err := w.stage(ctx, st, tx); err != nil {
+	if err := w.stage(ctx, st, tx, tg.remember); err != nil {
 		return err
 	}
 	return w.send(ctx, tx)
@@ -210,14 +210,18 @@ func (w *work) forget() {
 }
 
 // stage puts files, proof and commit id into the transaction.
-func (w *work) stage(ctx context.Context, st state, tx *table.Transaction) error {
+func (w *work) stage(ctx context.Context, st state, tx *table.Transaction, remember string) error {
 	summary := iceberg.Properties{sumCommitID: w.files.commitID, sumSegments: strconv.Itoa(len(w.files.parts))}
 	err := tx.AddDataFiles(ctx, w.files.files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
 	if err != nil {
 		return fmt.Errorf("stage %d files: %w", len(w.files.files), err)
 	}
 	merged := st.proof.merge(w.t.lake.now(), w.entries(), w.t.lake.limits)
-	if err := tx.SetProperties(iceberg.Properties{propProof: merged.encode()}); err != nil {
+	props := iceberg.Properties{propProof: merged.encode()}
+	if remember != "" {
+		props[propPromote] = remember
+	}
+	if err := tx.SetProperties(props); err != nil {
 		return fmt.Errorf("stage the proof: %w", err)
 	}
 	return nil
@@ -274,6 +278,7 @@ func (w *work) landed(ctx context.Context, tbl *table.Table, snapshot int64) {
 	w.out.FilesWritten += int64(len(f.files))
 	w.out.Snapshot = snapshot
 	w.t.lake.metrics.committed(ctx, f.rows, int64(len(f.files)), f.bytes, time.Since(w.began))
+	w.t.lake.metrics.addMisfits(ctx, f.misfits)
 	w.t.see(headOf(tbl))
 	w.files, w.inDoubt, w.tries = nil, false, 0
 }

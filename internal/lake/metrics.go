@@ -7,6 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 // The outcomes of a transaction sent to a catalog.
@@ -26,6 +28,7 @@ type metrics struct {
 	duplicates metric.Int64Counter
 	lookups    metric.Int64Counter
 	doubled    metric.Int64Counter
+	misfits    metric.Int64Counter
 }
 
 func meterOf(opt Options) metric.Meter {
@@ -35,7 +38,7 @@ func meterOf(opt Options) metric.Meter {
 	return opt.Meter
 }
 
-func newMetrics(m metric.Meter) (*metrics, error) {
+func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error) {
 	var (
 		out metrics
 		err error
@@ -52,6 +55,8 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	counter(&out.duplicates, "siglake_lake_duplicate_rows_total", "{row}", "Rows offered that were in the table already and were not written again.")
 	counter(&out.lookups, "siglake_lake_lookups_total", "{segment}", "Segments looked up in the rows of a table because the proof could not tell.")
 	counter(&out.doubled, "siglake_lake_doubled_segments_total", "{segment}", "Segments found with more rows in a table than positions: a broken promise.")
+	counter(&out.misfits, "siglake_lake_promotion_misfits_total", "{value}",
+		"Values of promoted attributes that are NULL in their column because they do not fit it; the map of attributes has them.")
 	if err == nil {
 		out.took, err = m.Float64Histogram("siglake_lake_commit_duration_seconds", metric.WithUnit("s"),
 			metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
@@ -67,11 +72,26 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	for _, c := range []metric.Int64Counter{out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled} {
 		c.Add(ctx, 0)
 	}
+	for s := otelarrow.Logs; promote != nil && s <= otelarrow.Metrics; s++ {
+		for _, c := range promote.Columns(s) {
+			out.addMisfits(ctx, []misfits{{column: c.Name}})
+		}
+	}
 	return &out, nil
 }
 
 func outcome(o string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("outcome", o))
+}
+
+// addMisfits counts by column, which the configuration bounds, and by reason.
+func (m *metrics) addMisfits(ctx context.Context, found []misfits) {
+	for _, f := range found {
+		for reason, n := range f.counts {
+			m.misfits.Add(ctx, n, metric.WithAttributes(
+				attribute.String("column", f.column), attribute.String("reason", otelarrow.Misfit(reason).String())))
+		}
+	}
 }
 
 func (m *metrics) committed(ctx context.Context, rows, files, bytes int64, took time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
@@ -140,30 +141,63 @@ func (s *rowSet) chunk(lo, hi int, l limits) int {
 }
 
 // gather puts keys [lo, hi) into table form. A row that cannot be read is a SegmentError.
-func (s *rowSet) gather(signal otelarrow.Signal, lo, hi int, mem memory.Allocator) (arrow.RecordBatch, error) {
+func (s *rowSet) gather(signal otelarrow.Signal, columns []otelarrow.PromotedColumn, lo, hi int, mem memory.Allocator) (arrow.RecordBatch, []misfits, error) {
 	refs := make([]otelarrow.RowRef, hi-lo)
 	for i, k := range s.keys[lo:hi] {
 		refs[i] = otelarrow.RowRef{Source: k.source, Row: k.row}
 	}
-	rec, err := otelarrow.Gather(signal, s.sources, refs, mem)
+	rec, counts, err := gatherRows(signal, s.sources, refs, columns, mem)
 	if err == nil {
-		return rec, nil
+		return rec, counts, nil
 	}
-	return nil, s.blame(signal, refs, err)
+	return nil, nil, s.blame(signal, columns, refs, err)
 }
 
 // blame finds the segment that makes Gather fail, by gathering the rows of each source alone.
-func (s *rowSet) blame(signal otelarrow.Signal, refs []otelarrow.RowRef, err error) error {
+func (s *rowSet) blame(signal otelarrow.Signal, columns []otelarrow.PromotedColumn, refs []otelarrow.RowRef, err error) error {
 	bySource := map[int32][]otelarrow.RowRef{}
 	for _, r := range refs {
 		bySource[r.Source] = append(bySource[r.Source], r)
 	}
 	for source, own := range bySource {
-		rec, serr := otelarrow.Gather(signal, s.sources, own, memory.DefaultAllocator)
+		rec, _, serr := gatherRows(signal, s.sources, own, columns, memory.DefaultAllocator)
 		if serr != nil {
 			return &SegmentError{ID: s.sources[source].SegmentID, Err: serr}
 		}
 		rec.Release()
 	}
 	return err
+}
+
+// gatherRows puts rows into table form: the signal's columns, then the promoted ones.
+func gatherRows(
+	signal otelarrow.Signal, sources []otelarrow.Source, refs []otelarrow.RowRef, columns []otelarrow.PromotedColumn, mem memory.Allocator,
+) (arrow.RecordBatch, []misfits, error) {
+	rec, err := otelarrow.Gather(signal, sources, refs, mem)
+	if err != nil || len(columns) == 0 {
+		return rec, nil, err
+	}
+	defer rec.Release()
+	more, counts, err := otelarrow.Promote(signal, sources, refs, columns, mem)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields := slices.Clone(rec.Schema().Fields())
+	for i, a := range more {
+		defer a.Release()
+		fields = append(fields, columns[i].Field())
+	}
+	var found []misfits
+	for i, c := range counts {
+		if c != (otelarrow.MisfitCounts{}) {
+			found = append(found, misfits{columns[i].Name, c})
+		}
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), append(slices.Clone(rec.Columns()), more...), rec.NumRows()), found, nil
+}
+
+// misfits are values that did not fit their promoted column.
+type misfits struct {
+	column string
+	counts otelarrow.MisfitCounts
 }

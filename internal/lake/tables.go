@@ -136,7 +136,7 @@ func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Sig
 	if err != nil {
 		return nil, false, fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
 	}
-	if _, err := fit(strings.Join(id, "."), loaded.Metadata(), s); err != nil {
+	if _, err := fit(strings.Join(id, "."), loaded.Metadata(), s, l.promote); err != nil {
 		return nil, false, err
 	}
 	return l.shared(id, s, loaded), created, nil

@@ -27,6 +27,7 @@ type written struct {
 	files    []iceberg.DataFile
 	rows     int64
 	bytes    int64
+	misfits  []misfits
 	// sent says that a catalog was asked to commit the files: from then on they may be part of a table.
 	sent bool
 }
@@ -48,6 +49,8 @@ func (w *written) fits(parts []part, columns *arrow.Schema) bool {
 type target struct {
 	schema    *iceberg.Schema
 	columns   *arrow.Schema
+	promoted  []otelarrow.PromotedColumn
+	remember  string // what propPromote is to become; empty when it is that
 	spec      iceberg.PartitionSpec
 	sortOrder int
 	props     iceberg.Properties
@@ -66,6 +69,7 @@ type writer struct {
 	columns *parquetColumns
 	out     *written
 	paths   []string
+	misfits []misfits // of the file being written
 }
 
 // write writes the longest prefix of the parts that fits a transaction. On an error it leaves no file behind.
@@ -123,6 +127,7 @@ func (w *writer) file(ctx context.Context, lo, hi int, day int32) (next int, err
 		name := fmt.Sprintf("%s=%s/%s-%05d.parquet", w.target.spec.Field(0).Name, dayText(day), w.out.commitID, len(w.paths))
 		path := w.target.location.NewDataLocation(name)
 		w.paths = append(w.paths, path)
+		w.misfits = nil
 		meta, size, next, err := w.fill(ctx, path, lo, hi)
 		if err != nil {
 			return lo, fmt.Errorf("write %s: %w", path, err)
@@ -176,11 +181,12 @@ func (w *writer) chunk(ctx context.Context, f *parquetFile, lo, hi int) (next in
 		w.turns <- mem
 	}()
 	end := w.set.chunk(lo, hi, w.limits)
-	rec, err := w.set.gather(w.signal, lo, end, mem)
+	rec, misfits, err := w.set.gather(w.signal, w.target.promoted, lo, end, mem)
 	if err != nil {
 		return lo, fmt.Errorf("gather rows: %w", err)
 	}
 	defer rec.Release()
+	w.misfits = append(w.misfits, misfits...)
 	return end, f.write(rec, w.limits.rowGroupBytes)
 }
 
@@ -204,6 +210,7 @@ func (w *writer) describe(path string, meta *metadata.FileMetaData, size int64, 
 	}
 	w.out.files = append(w.out.files, df)
 	w.out.bytes += size
+	w.out.misfits = append(w.out.misfits, w.misfits...)
 	return nil
 }
 
