@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -15,11 +16,20 @@ import (
 
 // Options say where the lake is. The zero values of Logger, Meter and Now mean none, none and time.Now.
 type Options struct {
-	// Catalog is sqlite:///absolute/path or sqlite://./relative/path of the catalog file. Its directory must exist.
+	// Catalog is one of
+	//
+	//	sqlite:///absolute/path, sqlite://./relative/path   a file; its directory must exist
+	//	postgres://user@host:port/database?sslmode=…       what it leaves out comes from PGPASSWORD and the other PG* variables
+	//	rest+https://host/path, rest+http://host/path       an Iceberg REST catalog
+	//
+	// It may hold a password. No error, log line or metric repeats that.
 	Catalog string
-	// Warehouse is the directory of new tables, as a path or a file:// URL. Made when it is missing. Unused, and
-	// not needed, when ReadOnly.
+	// Warehouse is where new tables go: a directory as a path or a file:// URL, made when it is missing;
+	// s3://bucket/prefix, gs://bucket/prefix or azblob://container/prefix. Empty is allowed with a REST catalog, which
+	// then chooses the place. Unused, and not needed, when ReadOnly: the catalog knows where its tables are.
 	Warehouse string
+	S3        S3
+	REST      REST
 	// ReadOnly never creates or changes anything; Ensure and Commit return ErrReadOnly.
 	ReadOnly bool
 	// Promote are the attributes that have columns of their own. Nil: each table's are those it remembers, which is
@@ -29,6 +39,28 @@ type Options struct {
 	Logger *zap.Logger
 	Meter  metric.Meter
 	Now    func() time.Time
+}
+
+// S3 says how an S3 store is reached. What is empty comes from the SDK's own chain: AWS_* variables, shared files, the
+// identity of the pod or machine.
+type S3 struct {
+	Endpoint        string // URL of a store that is not Amazon's
+	Region          string // empty and nowhere else given: us-east-1
+	AccessKeyID     string
+	SecretAccessKey string
+	SessionToken    string
+	PathStyle       *bool // the bucket in the path of the URL, not in its host; nil: if there is an endpoint
+}
+
+// REST says how an Iceberg REST catalog is spoken to.
+type REST struct {
+	Token      string // bearer token; empty: see Credential
+	Credential string // id:secret for OAuth2 client credentials; empty: no authentication
+	OAuth2URI  string // where Credential is exchanged for a token; empty: the catalog's own, /v1/oauth/tokens
+	Scope      string // of the token; empty: catalog
+	Warehouse  string // the catalog's name for the warehouse, if it has several
+	Prefix     string // of the catalog's paths, unless it tells it itself
+	TLS        *tls.Config
 }
 
 // Segment is one WAL segment offered to Commit.
@@ -83,7 +115,8 @@ type Plan struct {
 	Schema      []PlanColumn
 }
 
-// PlanFile is one Parquet file; Path is an operating-system path for a local warehouse.
+// PlanFile is one Parquet file. Path is an operating-system path for a local file and a URL for an object in a bucket;
+// Lake.OpenFile reads both.
 type PlanFile struct {
 	Path  string
 	Rows  int64
@@ -100,7 +133,7 @@ type PlanColumn struct {
 
 // What a caller branches on.
 var (
-	// ErrNoCatalog: a read-only lake found no catalog file, or one without Iceberg tables in it.
+	// ErrNoCatalog: a read-only lake found no catalog file or database, or one without Iceberg tables in it.
 	ErrNoCatalog = errors.New("lake: no catalog")
 	// ErrReadOnly: the lake was opened read-only.
 	ErrReadOnly = errors.New("lake: opened read-only")

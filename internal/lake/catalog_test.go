@@ -22,14 +22,17 @@ func TestOpen_says_what_is_wrong(t *testing.T) {
 		want []string
 	}{
 		{"no_catalog", Options{Warehouse: dir}, []string{`catalog: ""`, "sqlite:///"}},
-		{"other_catalog", Options{Catalog: "postgres://db/lake", Warehouse: dir}, []string{`catalog: "postgres://db/lake"`, "sqlite:///"}},
+		{"other_catalog", Options{Catalog: "mysql://u:canary@db/lake?x=canary", Warehouse: dir}, []string{`catalog: "mysql://db/lake"`, "sqlite:///", "postgres://"}},
+		{"no_database", Options{Catalog: "postgres://db", Warehouse: dir}, []string{`catalog: "postgres://db"`, "names no database"}},
+		{"rest_with_user", Options{Catalog: "rest+https://u:canary@host/x", Warehouse: dir}, []string{`catalog: "rest+https://host/x"`, "section rest"}},
 		{
 			"no_directory",
 			Options{Catalog: "sqlite://" + filepath.Join(dir, "no", "catalog.db"), Warehouse: dir},
 			[]string{"catalog: ", "no/catalog.db", "directory " + filepath.Join(dir, "no") + " does not exist", "make it"},
 		},
 		{"no_warehouse", Options{Catalog: ok}, []string{`warehouse: ""`}},
-		{"other_warehouse", Options{Catalog: ok, Warehouse: "s3://bucket/wh"}, []string{`warehouse: "s3://bucket/wh"`, "not built"}},
+		{"other_warehouse", Options{Catalog: ok, Warehouse: "ftp://bucket/wh"}, []string{`warehouse: "ftp://bucket/wh"`, "s3://bucket/prefix"}},
+		{"warehouse_with_key", Options{Catalog: ok, Warehouse: "s3://key:canary@bucket/wh"}, []string{`warehouse: "s3://bucket/wh"`, "section s3"}},
 		{"warehouse_of_another_host", Options{Catalog: ok, Warehouse: "file://server/wh"}, []string{`warehouse: "file://server/wh"`, `"server"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -38,6 +41,7 @@ func TestOpen_says_what_is_wrong(t *testing.T) {
 			for _, want := range tc.want {
 				require.ErrorContains(t, err, want)
 			}
+			require.NotContains(t, err.Error(), "canary")
 		})
 	}
 }

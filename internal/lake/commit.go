@@ -254,7 +254,7 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	w.files.sent, w.inDoubt = true, true
 	made, err := tx.Commit(ctx)
 	if err == nil {
-		err = w.t.lake.inPlace() // or the answer came from a file that no longer has a name
+		err = w.t.lake.stillThere() // or the answer came from a file that no longer has a name
 	}
 	if err != nil {
 		return err

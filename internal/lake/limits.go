@@ -26,6 +26,9 @@ type limits struct {
 	// a catalog that answers late is only a delay, an answer not waited for is an outcome to find out.
 	attempts      int
 	commitTimeout time.Duration
+	// storePatience is how long one step of a transfer may take, 1 MiB and what is in flight before it. The SDK tries
+	// three times within it.
+	storePatience time.Duration
 	// backoff is the first wait between attempts; it doubles up to backoffMax, and a random part of it is waited.
 	backoff    time.Duration
 	backoffMax time.Duration
@@ -43,6 +46,7 @@ func (l limits) orDefault() limits {
 		chunkBytes:    cmp.Or(l.chunkBytes, 16<<20),
 		attempts:      cmp.Or(l.attempts, 20),
 		commitTimeout: cmp.Or(l.commitTimeout, time.Minute),
+		storePatience: cmp.Or(l.storePatience, 3*time.Minute),
 		backoff:       cmp.Or(l.backoff, 50*time.Millisecond),
 		backoffMax:    cmp.Or(l.backoffMax, 5*time.Second),
 	}

@@ -27,7 +27,7 @@ type state struct {
 // open loads a table so that what it writes goes through the lake's IO and what it commits through the lake's
 // catalog.
 func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, error) {
-	if err := l.inPlace(); err != nil {
+	if err := l.stillThere(); err != nil {
 		return nil, err
 	}
 	t, err := l.cat.LoadTable(ctx, id)

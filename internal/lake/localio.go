@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -249,8 +250,8 @@ func (w *syncedFile) Close() error {
 // registerMu serialises registerIO. The state it guards is iceberg-go's, not ours.
 var registerMu sync.Mutex
 
-// registerIO makes iceberg-go use syncIO for local locations ("file" URLs and bare paths) in this whole process.
-// The registry is global and the SQL catalog takes the IO of metadata.json from nowhere else, so a lake cannot bring
+// registerIO makes iceberg-go use syncIO for local locations ("file" URLs and bare paths), and the stores of the lake
+// that is at work for those in buckets, in this whole process. The registry is global and the SQL catalog takes the IO of metadata.json from nowhere else, so a lake cannot bring
 // an IO of its own. Called by every Open, does its work once; not an init function, because merely linking this
 // package must not change how another user of iceberg-go in the process writes files.
 func registerIO(ctx context.Context) error {
@@ -267,6 +268,12 @@ func registerIO(ctx context.Context) error {
 		shared := newSyncIO(osDisk{})
 		iceio.Unregister(scheme)
 		iceio.Register(scheme, func(context.Context, *url.URL, map[string]string) (iceio.IO, error) { return shared, nil })
+	}
+	known := iceio.GetRegisteredSchemes()
+	for _, scheme := range objectSchemes() {
+		if !slices.Contains(known, scheme) {
+			iceio.Register(scheme, func(ctx context.Context, _ *url.URL, _ map[string]string) (iceio.IO, error) { return storesOf(ctx) })
+		}
 	}
 	return nil
 }

@@ -189,7 +189,14 @@ func (f *parquetFile) close() (*metadata.FileMetaData, int64, error) {
 }
 
 // abandon closes a file that is not wanted.
-func (f *parquetFile) abandon() { _ = f.sink.Close() }
+func (f *parquetFile) abandon() {
+	// An object that is only half written must not be shown.
+	if a, ok := f.sink.f.(interface{ Abandon() }); ok {
+		a.Abandon()
+		return
+	}
+	_ = f.sink.Close()
+}
 
 // countedSink buffers, counts and closes once. The Parquet writer closes it, and may fail to.
 type countedSink struct {

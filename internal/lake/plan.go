@@ -67,9 +67,11 @@ func (l *Lake) Plan(ctx context.Context, namespace, name string) (Plan, error) {
 			plan.DeleteFiles++
 			continue
 		}
-		path, err := localPath(df.FilePath())
-		if err != nil {
-			return Plan{}, fmt.Errorf("plan %s.%s: %w", namespace, name, err)
+		path := df.FilePath()
+		if !isObject(path) {
+			if path, err = localPath(path); err != nil {
+				return Plan{}, fmt.Errorf("plan %s.%s: %w", namespace, name, err)
+			}
 		}
 		plan.Files = append(plan.Files, PlanFile{Path: path, Rows: df.Count(), Bytes: df.FileSizeBytes()})
 	}

@@ -86,9 +86,9 @@ func (t *Table) Head() (sequence int64, metadata string) {
 	return t.head.sequence, t.head.metadata
 }
 
-// InPlace returns ErrCatalogGone when the catalog file was deleted or replaced since it was opened: then nothing that
-// was committed through this Table may be taken for committed any more.
-func (t *Table) InPlace() error { return t.lake.inPlace() }
+// InPlace returns ErrCatalogGone when the file of a SQLite catalog was deleted or replaced since it was opened: then
+// nothing that was committed through this Table may be taken for committed any more.
+func (t *Table) InPlace() error { return t.lake.stillThere() }
 
 // Expect says what was seen of this incarnation of the table before. A catalog that shows an older state makes
 // Commit and Lookup return a GoneBackError.
@@ -126,7 +126,7 @@ func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Sig
 	if err := checkIdentifier(tenant, index); err != nil {
 		return nil, false, err
 	}
-	if err := l.inPlace(); err != nil {
+	if err := l.stillThere(); err != nil {
 		return nil, false, err
 	}
 	loaded, err := l.cat.LoadTable(ctx, id)
@@ -154,20 +154,27 @@ func checkIdentifier(tenant, index string) error {
 
 // create makes namespace and table. Somebody else may make them at the same time: what counts is that they are there.
 //
-// The table is made by a commit that requires that there is none, not by the catalog's CreateTable: that gives the
-// columns new field ids, and after an error it deletes the metadata file even if the catalog points to it by then.
+// In a SQL catalog the table is made by a commit that requires that there is none, not by the catalog's CreateTable:
+// that gives the columns new field ids, and after an error it deletes the metadata file even if the catalog points to it
+// by then. A REST catalog has its own way (opened.make).
 func (l *Lake) create(ctx context.Context, id table.Identifier, s otelarrow.Signal) (*table.Table, bool, error) {
 	// A creation that was sent is not torn by the end of ctx.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.limits.commitTimeout)
 	defer cancel()
-	updates, err := l.birth(id, s)
+	b, err := l.birth(id, s)
 	if err != nil {
 		return nil, false, err
 	}
 	if err := l.createNamespace(ctx, id[:1]); err != nil {
 		return nil, false, err
 	}
-	_, location, cerr := l.cat.CommitTable(ctx, id, []table.Requirement{table.AssertCreate()}, updates)
+	var location string
+	var cerr error
+	if l.make != nil {
+		location, cerr = l.make(ctx, id, b)
+	} else {
+		_, location, cerr = l.cat.CommitTable(ctx, id, []table.Requirement{table.AssertCreate()}, b.updates())
+	}
 	made, err := l.cat.LoadTable(ctx, id)
 	if err != nil {
 		return nil, false, errors.Join(cerr, err)
@@ -176,29 +183,44 @@ func (l *Lake) create(ctx context.Context, id table.Identifier, s otelarrow.Sign
 }
 
 // birth is what a new table consists of.
-func (l *Lake) birth(id table.Identifier, s otelarrow.Signal) ([]table.Update, error) {
-	sc, err := newTableSchema(s)
-	if err != nil {
-		return nil, err
+type birth struct {
+	schema   *iceberg.Schema
+	spec     iceberg.PartitionSpec
+	order    table.SortOrder
+	location string // empty: the catalog chooses
+	props    iceberg.Properties
+}
+
+func (l *Lake) birth(id table.Identifier, s otelarrow.Signal) (b birth, err error) {
+	if b.schema, err = newTableSchema(s); err != nil {
+		return b, err
 	}
-	spec, err := newPartitionSpec(sc)
-	if err != nil {
-		return nil, err
+	if b.spec, err = newPartitionSpec(b.schema); err != nil {
+		return b, err
 	}
-	order, err := newSortOrder(sc, 1)
-	if err != nil {
-		return nil, err
+	if b.order, err = newSortOrder(b.schema, 1); err != nil {
+		return b, err
 	}
-	location, err := url.JoinPath(l.home, id[0]+".db", id[1])
-	if err != nil {
-		return nil, fmt.Errorf("find a place for the table: %w", err)
+	if b.props = newTableProperties(s, l.limits); isObject(l.home) {
+		b.props[table.MetadataCompressionKey] = "gzip" // it goes over a network, with each commit
 	}
+	if l.home == "" {
+		return b, nil
+	}
+	if b.location, err = url.JoinPath(l.home, id[0]+".db", id[1]); err != nil {
+		return b, fmt.Errorf("find a place for the table: %w", err)
+	}
+	return b, nil
+}
+
+// updates make the table out of nothing.
+func (b birth) updates() []table.Update {
 	return []table.Update{
-		table.NewAddSchemaUpdate(sc), table.NewSetCurrentSchemaUpdate(-1), table.NewRemoveSchemasUpdate([]int{0}),
-		table.NewAddPartitionSpecUpdate(&spec, true), table.NewSetDefaultSpecUpdate(-1),
-		table.NewAddSortOrderUpdate(&order), table.NewSetDefaultSortOrderUpdate(-1),
-		table.NewSetLocationUpdate(location), table.NewSetPropertiesUpdate(newTableProperties(s, l.limits)),
-	}, nil
+		table.NewAddSchemaUpdate(b.schema), table.NewSetCurrentSchemaUpdate(-1), table.NewRemoveSchemasUpdate([]int{0}),
+		table.NewAddPartitionSpecUpdate(&b.spec, true), table.NewSetDefaultSpecUpdate(-1),
+		table.NewAddSortOrderUpdate(&b.order), table.NewSetDefaultSortOrderUpdate(-1),
+		table.NewSetLocationUpdate(b.location), table.NewSetPropertiesUpdate(b.props),
+	}
 }
 
 func (l *Lake) createNamespace(ctx context.Context, ns table.Identifier) error {

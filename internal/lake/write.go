@@ -81,16 +81,12 @@ func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts [
 	if err != nil {
 		return nil, err
 	}
-	fsys, ok := l.io.(iceio.WriteFileIO)
-	if !ok {
-		return nil, fmt.Errorf("%T cannot write", l.io)
-	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("make a commit id: %w", err)
 	}
 	w := &writer{
-		io: fsys, limits: l.limits, turns: l.encoding, signal: s, target: tg, set: set,
+		io: l.io, limits: l.limits, turns: l.encoding, signal: s, target: tg, set: set,
 		columns: newParquetColumns(tg.columns),
 		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys))},
 	}

@@ -1,0 +1,158 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	sqlcat "github.com/apache/iceberg-go/catalog/sql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// What a lake holds of a PostgreSQL server. One commit at a time per table needs one connection; the rest is for
+// several tables and for looking.
+const (
+	pgConnections  = 8
+	pgIdle         = 2
+	pgIdleTime     = time.Minute
+	pgLifetime     = 30 * time.Minute
+	pgConnectLimit = 10 * time.Second
+)
+
+// SQLSTATE codes that are told apart.
+const (
+	pgNoDatabase  = "3D000"
+	pgNoPassword  = "28P01"
+	pgNoLogin     = "28000"
+	pgNoRight     = "42501"
+	pgUnique      = "23505"
+	pgTableExists = "42P07"
+)
+
+// postgresSource is a catalog in a PostgreSQL database.
+func postgresSource(opt Options) (source, error) {
+	shown := redactURL(opt.Catalog)
+	bad := func(format string, args ...any) (source, error) {
+		return source{}, fmt.Errorf("catalog: %q %w; write postgres://user@host:5432/database?sslmode=verify-full", shown, fmt.Errorf(format, args...))
+	}
+	u, err := url.Parse(opt.Catalog)
+	if err != nil {
+		return bad("is no URL; special characters of a password stand in it as %%XX")
+	}
+	if strings.Trim(u.Path, "/") == "" && !u.Query().Has("dbname") {
+		return bad("names no database")
+	}
+	hidden := secrets{u.Query().Get("password"), u.Query().Get("sslpassword")}
+	if u.User != nil {
+		word, _ := u.User.Password()
+		_, escaped, _ := strings.Cut(u.User.String(), ":")
+		hidden = append(hidden, word, escaped)
+	}
+	cfg, err := pgx.ParseConfig(opt.Catalog)
+	if err != nil {
+		// The text of the error holds the URL; the reason stands in what it wraps.
+		return bad("cannot be used: %w", hidden.hide(cmp.Or(errors.Unwrap(err), errors.New("it is malformed"))))
+	}
+	hidden = append(hidden, cfg.Password) // it may come from the environment
+	pgDefaults(cfg)
+	return source{name: shown, secrets: hidden, open: func(ctx context.Context, place string) (opened, error) {
+		return openPostgres(ctx, cfg, place, opt.ReadOnly)
+	}}, nil
+}
+
+// pgDefaults works through PgBouncer in transaction mode: no prepared statement outlives its transaction, and no
+// parameter is set at the start but the name.
+func pgDefaults(cfg *pgx.ConnConfig) {
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = pgConnectLimit
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "siglake"
+	}
+	// A server whose machine is gone says nothing. This finds out within a minute.
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3,
+	}}
+	cfg.DialFunc = dialer.DialContext
+}
+
+func openPostgres(ctx context.Context, cfg *pgx.ConnConfig, place string, readOnly bool) (_ opened, err error) {
+	db := stdlib.OpenDB(*cfg)
+	db.SetMaxOpenConns(pgConnections)
+	db.SetMaxIdleConns(pgIdle)
+	db.SetConnMaxIdleTime(pgIdleTime)
+	db.SetConnMaxLifetime(pgLifetime)
+	defer func() {
+		if err != nil {
+			err = errors.Join(pgAdvice(err, cfg, readOnly), db.Close())
+		}
+	}()
+	there, err := pgInitialised(ctx, db)
+	if err != nil {
+		return opened{}, err
+	}
+	if readOnly && !there {
+		return opened{}, fmt.Errorf("%w in database %s: it holds no Iceberg tables; start the collector once, or name the right database", ErrNoCatalog, cfg.Database)
+	}
+	cat, err := pgCatalog(ctx, db, place, !there)
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{
+		cat: sqlCatalog{cat}, db: db,
+		close: func() error { return errors.Join(cat.Close(), db.Close()) },
+	}, nil
+}
+
+// pgInitialised tells whether the catalog's tables are there. Only then can a role open it that must not make tables.
+func pgInitialised(ctx context.Context, db *sql.DB) (bool, error) {
+	var n int
+	err := db.QueryRowContext(ctx, `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()
+		AND table_name IN ('iceberg_tables', 'iceberg_namespace_properties')`).Scan(&n)
+	return n == 2, err
+}
+
+// pgCatalog opens the catalog, and makes its tables first. Of several that make them at once PostgreSQL lets one
+// through and may tell the others that they are there, IF NOT EXISTS notwithstanding.
+func pgCatalog(ctx context.Context, db *sql.DB, place string, make bool) (*sqlcat.Catalog, error) {
+	for {
+		cat, err := sqlcat.NewCatalog(catalogName, db, sqlcat.Postgres, sqlProperties(place, make))
+		said, ok := errors.AsType[*pgconn.PgError](err)
+		if !make || !ok || said.Code != pgUnique && said.Code != pgTableExists {
+			return cat, err
+		}
+		there, err := pgInitialised(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		make = !there
+	}
+}
+
+// pgAdvice adds what to do about an error.
+func pgAdvice(err error, cfg *pgx.ConnConfig, readOnly bool) error {
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case said.Code == pgNoDatabase && readOnly:
+		return fmt.Errorf("%w: %w; name the right database", ErrNoCatalog, err)
+	case said.Code == pgNoDatabase:
+		return fmt.Errorf("%w; make it (CREATE DATABASE %s), or correct the key catalog", err, cfg.Database)
+	case said.Code == pgNoPassword, said.Code == pgNoLogin:
+		return fmt.Errorf("%w; correct the user and the password: key catalog, or PGUSER and PGPASSWORD", err)
+	case said.Code == pgNoRight:
+		return fmt.Errorf("%w; let role %s make tables in its schema once, or make iceberg_tables and iceberg_namespace_properties for it", err, cfg.User)
+	}
+	return err
+}

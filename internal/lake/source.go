@@ -1,0 +1,146 @@
+package lake
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/iceberg-go"
+	sqlcat "github.com/apache/iceberg-go/catalog/sql"
+	"github.com/apache/iceberg-go/table"
+)
+
+// catalogName is part of the key of every row in a SQL catalog: another reader of it must use the same name.
+const catalogName = "siglake"
+
+// iceCatalog is what the lake asks of an Iceberg catalog. Tests put a faulty one in its place.
+type iceCatalog interface {
+	table.CatalogIO
+	CheckNamespaceExists(ctx context.Context, ns table.Identifier) (bool, error)
+	CreateNamespace(ctx context.Context, ns table.Identifier, props iceberg.Properties) error
+	ListNamespaces(ctx context.Context, parent table.Identifier) ([]table.Identifier, error)
+	tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error)
+}
+
+// source is a catalog that the key catalog names.
+type source struct {
+	name    string   // for messages: without credentials
+	secrets []string // what no message may hold
+	// place is where new tables go, as the catalog must know it.
+	open func(ctx context.Context, place string) (opened, error)
+}
+
+// opened is an open catalog.
+type opened struct {
+	cat iceCatalog
+	db  *sql.DB // of a SQL catalog; nil otherwise
+	// inPlace finds out that the catalog is no longer the one that was opened; nil where that shows by itself.
+	inPlace func() error
+	// make makes a table if there is none of its name; nil: a commit does that requires that there is none.
+	make  func(ctx context.Context, id table.Identifier, b birth) (metadata string, err error)
+	close func() error
+}
+
+// sourceOf reads the key catalog. It talks to nobody.
+func sourceOf(opt Options) (source, error) {
+	scheme, _, _ := strings.Cut(opt.Catalog, "://")
+	switch scheme {
+	case "sqlite":
+		return sqliteSource(opt)
+	case "postgres", "postgresql":
+		return postgresSource(opt)
+	case "rest+https", "rest+http":
+		return restSource(opt)
+	default:
+		return source{}, fmt.Errorf("catalog: %q is none of sqlite:///absolute/path/catalog.db, postgres://user@host/database and rest+https://host/path",
+			redactURL(opt.Catalog))
+	}
+}
+
+// sqlProperties are those of a SQL catalog.
+func sqlProperties(place string, make bool) iceberg.Properties {
+	return iceberg.Properties{"warehouse": place, "init_catalog_tables": strconv.FormatBool(make)}
+}
+
+type sqlCatalog struct{ *sqlcat.Catalog }
+
+func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
+	var ids []table.Identifier
+	for id, err := range c.ListTables(ctx, ns) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// guard stands in front of every catalog: each call ends in bounded time, finds the lake's stores, and has no secret in
+// its error.
+type guard struct {
+	cat     iceCatalog
+	stores  *stores
+	timeout time.Duration
+	secrets secrets
+}
+
+func (g guard) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(g.stores.with(ctx), g.timeout, fmt.Errorf("the catalog did not answer within %s", g.timeout))
+}
+
+// end turns the error of a call into the one to return.
+func (g guard) end(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return g.secrets.hide(err)
+}
+
+func (g guard) LoadTable(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	t, err := g.cat.LoadTable(ctx, id)
+	return t, g.end(ctx, err)
+}
+
+func (g guard) CommitTable(
+	ctx context.Context, id table.Identifier, r []table.Requirement, u []table.Update,
+) (table.Metadata, string, error) {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	meta, location, err := g.cat.CommitTable(ctx, id, r, u)
+	return meta, location, g.end(ctx, err)
+}
+
+func (g guard) CheckNamespaceExists(ctx context.Context, ns table.Identifier) (bool, error) {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	there, err := g.cat.CheckNamespaceExists(ctx, ns)
+	return there, g.end(ctx, err)
+}
+
+func (g guard) CreateNamespace(ctx context.Context, ns table.Identifier, props iceberg.Properties) error {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	return g.end(ctx, g.cat.CreateNamespace(ctx, ns, props))
+}
+
+func (g guard) ListNamespaces(ctx context.Context, parent table.Identifier) ([]table.Identifier, error) {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	out, err := g.cat.ListNamespaces(ctx, parent)
+	return out, g.end(ctx, err)
+}
+
+func (g guard) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	out, err := g.cat.tableNames(ctx, ns)
+	return out, g.end(ctx, err)
+}
