@@ -43,19 +43,12 @@ func TestPlaces(t *testing.T) {
 			require.ErrorIs(t, err, ErrReadOnly)
 
 			// What the proof does not know is found in the rows themselves.
-			found, err := tbl.rowsOf(t.Context(), atPresent(t, l), []string{first.ID, second.ID, "none"})
+			found, err := tbl.rowsOf(t.Context(), loaded(t, l), []string{first.ID, second.ID, "none"})
 			require.NoError(t, err)
 			require.Equal(t, committed(first, second), found)
 			requireReadable(t, reader)
 		})
 	}
-}
-
-func atPresent(tb testing.TB, l *Lake) *table.Table {
-	tb.Helper()
-	raw, err := l.open(tb.Context(), table.Identifier{"siglake", "events"})
-	require.NoError(tb, err)
-	return raw
 }
 
 // requireReadable opens each file of the plan and reads its two ends.
@@ -90,7 +83,7 @@ func TestS3_metadata_is_compressed(t *testing.T) {
 	l := lakeOf(t, Options{Catalog: newDatabase(t), Warehouse: home, S3: access}, hooks{})
 	_, err := events(t, l).Commit(t.Context(), []Segment{newSegment(t, 1, 3)})
 	require.NoError(t, err)
-	location := atPresent(t, l).MetadataLocation()
+	location := loaded(t, l).MetadataLocation()
 	require.True(t, strings.HasPrefix(location, home+"/siglake.db/events/metadata/"), location)
 	require.True(t, strings.HasSuffix(location, ".gz.metadata.json"), location)
 	raw, err := os.ReadFile(objectPath(t, location))
@@ -165,7 +158,7 @@ func TestPostgres_catalog_gone_back(t *testing.T) {
 	tbl := events(t, l)
 	_, err := tbl.Commit(t.Context(), []Segment{newSegment(t, 1, 3)})
 	require.NoError(t, err)
-	before := atPresent(t, l).MetadataLocation()
+	before := loaded(t, l).MetadataLocation()
 	_, err = tbl.Commit(t.Context(), []Segment{newSegment(t, 2, 3)})
 	require.NoError(t, err)
 	pgExec(t, at, "UPDATE iceberg_tables SET metadata_location = $1", before)

@@ -10,7 +10,9 @@
 //
 // serve answers each line of its input with the lines of the command and then with {"end":true} or {"error":"..."}.
 //
-// --data DIR stands for --catalog DIR/catalog.db. A table that is not in the catalog is an error, except with
+// --data DIR stands for --catalog DIR/catalog.db. The catalog may be a postgres:// URL; psql must be installed then. With
+// --s3-root DIR objects s3://BUCKET/KEY are read as the files DIR/BUCKET/KEY. SIGLAKE_READ_CATALOG and
+// SIGLAKE_READ_S3_ROOT stand for the two. A table that is not in the catalog is an error, except with
 // --missing-ok, which treats it as empty.
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -18,6 +20,7 @@ import { parseArgs } from 'node:util';
 import path from 'node:path';
 import * as catalog from './lib/catalog.mjs';
 import * as parquet from './lib/parquet.mjs';
+import { setS3Root } from './lib/files.mjs';
 import { verify } from './lib/verify.mjs';
 import { decodeBound, load, manifestRows } from './lib/table.mjs';
 
@@ -79,11 +82,13 @@ async function run(args, defaults) {
       table: { type: 'string' },
       columns: { type: 'string' },
       'missing-ok': { type: 'boolean' },
+      's3-root': { type: 'string' },
     },
   });
   const [command, ...rest] = positionals;
-  const file = values.catalog ?? (values.data && path.join(values.data, 'catalog.db')) ?? defaults;
-  if (!command || !file) throw new Error('say a command (tables, summary, verify, rows, query, serve) and --data DIR or --catalog FILE');
+  setS3Root(values['s3-root'] ?? process.env.SIGLAKE_READ_S3_ROOT);
+  const file = values.catalog ?? (values.data && path.join(values.data, 'catalog.db')) ?? defaults ?? process.env.SIGLAKE_READ_CATALOG;
+  if (!command || !file) throw new Error('say a command (tables, summary, verify, rows, query, serve) and --data DIR or --catalog FILE|postgres://...');
   if (command === 'serve') return serve(file);
   const all = catalog.tables(file);
   if (command === 'tables') return print(json(all));

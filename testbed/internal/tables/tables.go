@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -26,8 +27,19 @@ type Reader struct {
 	stderr bytes.Buffer
 }
 
+// Place is where tables are.
+type Place struct {
+	Catalog string // path of a SQLite file, or a postgres:// URL
+	S3Root  string // folder whose sub-folders are the buckets of s3:// locations
+}
+
 // Open starts a reader for a data directory; Close ends it. It fails when node or the reader's packages are missing.
 func Open(data string) (*Reader, error) {
+	return OpenAt(Place{Catalog: filepath.Join(data, "catalog.db")})
+}
+
+// OpenAt starts a reader for tables anywhere.
+func OpenAt(p Place) (*Reader, error) {
 	dir, err := testenv.Reader()
 	if err != nil {
 		return nil, err
@@ -36,7 +48,9 @@ func Open(data string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{cmd: exec.Command(node, filepath.Join(dir, "read.mjs"), "serve", "--catalog", filepath.Join(data, "catalog.db"))}
+	r := &Reader{cmd: exec.Command(node, filepath.Join(dir, "read.mjs"), "serve")}
+	// A URL may hold a password, and arguments are for all to see.
+	r.cmd.Env = append(os.Environ(), "SIGLAKE_READ_CATALOG="+p.Catalog, "SIGLAKE_READ_S3_ROOT="+p.S3Root)
 	r.cmd.Stderr = &r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if r.in, err = r.cmd.StdinPipe(); err != nil {

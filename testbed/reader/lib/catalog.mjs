@@ -1,4 +1,5 @@
-// The SQLite catalog: which metadata file is a table's current one.
+// The catalog, a SQLite file or a PostgreSQL database: which metadata file is a table's current one.
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -36,8 +37,24 @@ function snapshotFiles(file, dir) {
   throw new Error(`copy ${file}: it never stood still`);
 }
 
+const query = `SELECT table_namespace AS namespace, table_name AS name, metadata_location AS metadata,
+  previous_metadata_location AS previous FROM iceberg_tables ORDER BY 1, 2`;
+
+// postgresTables asks a database through psql. The password goes through the environment: arguments are for all to see.
+function postgresTables(url) {
+  const u = new URL(url);
+  const env = { ...process.env, PGCONNECT_TIMEOUT: '10' };
+  if (u.password) env.PGPASSWORD = decodeURIComponent(u.password);
+  u.password = '';
+  const ask = (sql) => execFileSync('psql', ['--no-psqlrc', '--quiet', '--tuples-only', '--no-align', '--set=ON_ERROR_STOP=1', `--dbname=${u}`, `--command=${sql}`],
+    { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
+  if (ask("SELECT to_regclass('iceberg_tables') IS NULL") === 't') return [];
+  return JSON.parse(ask(`SELECT coalesce(json_agg(t), '[]') FROM (${query}) t`)).filter((t) => t.metadata);
+}
+
 // tables lists every table of the catalog: {namespace, name, metadata, previous}.
 export function tables(file) {
+  if (/^postgres(ql)?:/.test(file)) return postgresTables(file);
   if (!fs.existsSync(file)) throw new Error(`open catalog ${file}: no such file`);
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'siglake-reader-'));
   try {
@@ -47,10 +64,7 @@ export function tables(file) {
       const check = db.all('PRAGMA quick_check');
       if (check.length !== 1 || Object.values(check[0])[0] !== 'ok') throw new Error(`check catalog ${file}: ${JSON.stringify(check)}`);
       if (!db.all("SELECT name FROM sqlite_master WHERE type='table' AND name='iceberg_tables'").length) return [];
-      return db
-        .all(`SELECT table_namespace AS namespace, table_name AS name, metadata_location AS metadata,
-                previous_metadata_location AS previous FROM iceberg_tables ORDER BY 1, 2`)
-        .filter((t) => t.metadata);
+      return db.all(query).filter((t) => t.metadata);
     } finally {
       db.close();
     }
