@@ -19,6 +19,9 @@ type Gen struct {
 
 	// Dirty also makes what cannot be stored as sent: bad UTF-8 and attributes with one key twice.
 	Dirty bool
+	// Texts and Times, where there are any, are all of the strings and most of the times.
+	Texts []string
+	Times []pcommon.Timestamp
 	twice int
 }
 
@@ -34,6 +37,9 @@ func (g *Gen) one(n int) bool { return g.IntN(n) == 0 }
 
 // Text is a string: most are short, some longer than what Iceberg and Parquet keep of a bound.
 func (g *Gen) Text() string {
+	if len(g.Texts) > 0 {
+		return pick(g, g.Texts...)
+	}
 	parts := []string{"a", "b", "$", "$bytes", "$kvlist", "\"", "\\", "\x00", "\n", "\r\t", "\x1f", "\x7f", "é", "漢", "\U0001F600", "\U0010FFFF", "{", "}", "null", " ", "\u2028", "\uFEFF"}
 	if g.Dirty {
 		parts = append(parts, "\xff", "\xc3", "\xa9", "\xed\xa0\x80", "\xf0\x9f")
@@ -43,7 +49,7 @@ func (g *Gen) Text() string {
 	case 0:
 		return strings.Repeat(pick(g, "z", "漢", "\U0010FFFF"), 4097)
 	case 1:
-		n = 12 + g.IntN(10) // around the 16 characters of a truncated bound
+		n = 12 + g.IntN(10)
 	}
 	var s strings.Builder
 	for range n {
@@ -62,6 +68,9 @@ func (g *Gen) Uint() uint64 {
 
 // Time is a time of a few days, to the nanosecond around midnight, not set, or at an edge of its 64 bits.
 func (g *Gen) Time() pcommon.Timestamp {
+	if len(g.Times) > 0 && !g.one(4) {
+		return pick(g, g.Times...)
+	}
 	midnight := time.Date(2026, 5, 17, 0, 0, 0, 0, time.UTC).AddDate(0, 0, g.IntN(3))
 	switch g.IntN(8) {
 	case 0:

@@ -108,6 +108,7 @@ func readArray(dec *json.Decoder) (*commonpb.AnyValue, error) {
 func readObject(dec *json.Decoder) (*commonpb.AnyValue, error) {
 	l := &commonpb.KeyValueList{}
 	var escaped *commonpb.AnyValue
+	seen := map[string]bool{} // most readers of JSON keep one of two equal keys
 	for dec.More() {
 		tok, err := dec.Token()
 		if err != nil {
@@ -117,6 +118,10 @@ func readObject(dec *json.Decoder) (*commonpb.AnyValue, error) {
 		if !ok || escaped != nil {
 			return nil, fmt.Errorf("a second key beside one with $: %v", tok)
 		}
+		if seen[key] {
+			return nil, fmt.Errorf("the key %q stands twice in an object", key)
+		}
+		seen[key] = true
 		v, err := readValue(dec)
 		if err != nil {
 			return nil, err
