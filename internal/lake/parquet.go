@@ -50,13 +50,15 @@ type parquetColumns struct {
 	arrow *arrow.Schema
 	// noStats are leaf paths without minimum and maximum.
 	noStats map[string]bool
+	// emptyText are columns that hold an empty text in the file at hand (emptytext.go).
+	emptyText map[string]bool
 	// spans of one trace share its id, and come close together; other rows hardly ever do.
 	spans bool
 }
 
 // newParquetColumns prepares the columns of the schema, which carries field ids.
 func newParquetColumns(sc *arrow.Schema) *parquetColumns {
-	c := &parquetColumns{arrow: sc, noStats: map[string]bool{}, spans: sc.HasField("parent_span_id")}
+	c := &parquetColumns{arrow: sc, noStats: map[string]bool{}, emptyText: map[string]bool{}, spans: sc.HasField("parent_span_id")}
 	for _, name := range unboundedText {
 		c.noStats[name] = true
 	}
@@ -225,7 +227,7 @@ func (s *countedSink) Close() error {
 	return s.err
 }
 
-// unsafeStats names the columns with text in a row group but not both a minimum and a maximum of it.
+// unsafeStats names the columns with text in a row group but not both a minimum and a maximum of it, or not to be trusted.
 func unsafeStats(meta *metadata.FileMetaData, c *parquetColumns) []string {
 	bad := map[string]struct{}{}
 	for _, group := range meta.RowGroups {
@@ -238,6 +240,8 @@ func unsafeStats(meta *metadata.FileMetaData, c *parquetColumns) []string {
 			// arrow-go's own HasMinMax is true when one side is set, so ask the footer itself.
 			stats := col.MetaData.Statistics
 			switch {
+			case c.emptyText[path]:
+				bad[path] = struct{}{}
 			case stats != nil && stats.IsSetMinValue() && stats.IsSetMaxValue():
 			case stats != nil && stats.GetNullCount() == col.MetaData.NumValues: // no value at all
 			default:

@@ -124,6 +124,7 @@ func (w *writer) file(ctx context.Context, lo, hi int, day int32) (next int, err
 		path := w.target.location.NewDataLocation(name)
 		w.paths = append(w.paths, path)
 		w.misfits = nil
+		clear(w.columns.emptyText)
 		meta, size, next, err := w.fill(ctx, path, lo, hi)
 		if err != nil {
 			return lo, fmt.Errorf("write %s: %w", path, err)
@@ -183,6 +184,7 @@ func (w *writer) chunk(ctx context.Context, f *parquetFile, lo, hi int) (next in
 	}
 	defer rec.Release()
 	w.misfits = append(w.misfits, misfits...)
+	w.columns.noteEmptyText(rec)
 	return end, f.write(rec, w.limits.rowGroupBytes)
 }
 
