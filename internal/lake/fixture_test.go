@@ -2,6 +2,7 @@ package lake
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,15 @@ type record struct {
 	body    string
 	service string
 	event   string
-	trace   byte // 0: none
+	trace   byte // first byte of the trace id; 0: none
+	// traceLow are the last bytes of the trace id.
+	traceLow uint16
+}
+
+func (r record) traceID() pcommon.TraceID {
+	id := pcommon.TraceID{r.trace}
+	binary.BigEndian.PutUint16(id[14:], r.traceLow)
+	return id
 }
 
 var day0 = time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
@@ -96,7 +105,7 @@ func batchOf(tb testing.TB, rows []record) arrow.RecordBatch {
 		lr.Body().SetStr(r.body)
 		lr.SetEventName(r.event)
 		if r.trace != 0 {
-			lr.SetTraceID(pcommon.TraceID{r.trace})
+			lr.SetTraceID(r.traceID())
 		}
 	}
 	times := make([]int64, len(rows))

@@ -41,28 +41,31 @@ func reportRate(b *testing.B, before time.Duration, rows int) {
 	b.ReportMetric(float64(b.N*rows)/took.Seconds()/1e6, "Mrows/cpu-s")
 }
 
-func BenchmarkEncodeLogs(b *testing.B) {
-	for _, n := range []int{500, 100, 10, 1} {
-		ld := realLogs(b, n)
-		size := (&plog.ProtoMarshaler{}).LogsSize(ld)
-		run := func(name string, encode func() (otelarrow.Batch, error)) {
-			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
-				b.ReportAllocs()
-				b.SetBytes(int64(size))
-				before := cpu(b)
-				for b.Loop() {
-					batch, err := encode()
-					if err != nil {
-						b.Fatal(err)
+// BenchmarkEncode turns requests of the three signals into WAL batches, by an Encoder that keeps its memory and by
+// one-off calls.
+func BenchmarkEncode(b *testing.B) {
+	for _, s := range signals {
+		for _, n := range []int{500, 100, 10, 1} {
+			run := func(name string, encode func() (otelarrow.Batch, error)) {
+				b.Run(fmt.Sprintf("%s/%d/%s", s, n, name), func(b *testing.B) {
+					b.ReportAllocs()
+					before := cpu(b)
+					for b.Loop() {
+						batch, err := encode()
+						if err != nil {
+							b.Fatal(err)
+						}
+						batch.Record.Release()
 					}
-					batch.Record.Release()
-				}
-				reportRate(b, before, n)
-			})
+					reportRate(b, before, n)
+				})
+			}
+			run("encoder", loadEncoder(s, n))
+			if s == otelarrow.Logs {
+				ld := realLogs(b, n)
+				run("mem", func() (otelarrow.Batch, error) { return otelarrow.EncodeLogs(ld, arrival, memory.DefaultAllocator) })
+			}
 		}
-		enc := otelarrow.NewEncoder()
-		run("encoder", func() (otelarrow.Batch, error) { return enc.EncodeLogs(arrival, ld) })
-		run("mem", func() (otelarrow.Batch, error) { return otelarrow.EncodeLogs(ld, arrival, memory.DefaultAllocator) })
 	}
 }
 
