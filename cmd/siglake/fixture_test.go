@@ -235,3 +235,32 @@ func (s *site) golden(name, got string) {
 	require.NoError(s.tb, err)
 	require.Equal(s.tb, string(want), got)
 }
+
+// writeUntilKilled acknowledges three rows into an open segment, says so on stdout, and waits.
+func writeUntilKilled(dir string) {
+	ctx := context.Background()
+	l, err := wal.Open(ctx, wal.Options{FS: vfs.OS(), Dir: dir, MaxAge: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	batch, err := otelarrow.EncodeLogs(logs(0, 3), testNow, memory.DefaultAllocator)
+	if err != nil {
+		panic(err)
+	}
+	enc, err := frame.NewEncoder(otelarrow.WALSchema(otelarrow.Logs))
+	if err != nil {
+		panic(err)
+	}
+	body, err := enc.Append(nil, batch.Record)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := l.Append(ctx, wal.Request{
+		Tenant: "default", Index: "events", Schema: otelarrow.WALSchema(otelarrow.Logs), Body: body, Rows: 3,
+		MinTime: batch.MinTime, MaxTime: batch.MaxTime, Mode: wal.WaitFor,
+	}); err != nil {
+		panic(err)
+	}
+	fmt.Println("acknowledged")
+	select {}
+}

@@ -33,7 +33,7 @@ func (a *app) shell(ctx context.Context, w io.Writer, opt sqlOptions, mayType bo
 	// Held to the end, so that between two statements Ctrl-C does not kill the process.
 	_, stop := a.interrupt(ctx)
 	defer stop()
-	v, err := a.openView(ctx)
+	v, err := a.openView(ctx, opt)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
@@ -77,7 +78,9 @@ func (sh *shell) setFormat(_ context.Context, args []string) error {
 }
 
 func (sh *shell) refresh(context.Context, []string) error {
-	sh.r.view.refresh()
+	if err := sh.r.view.refresh(); err != nil {
+		return err
+	}
 	return sh.say("each table is read as it is when it is named next")
 }
 
@@ -122,7 +125,13 @@ func typedRef(arg string) tableRef {
 
 // listTables is \d: every table, as siglake tables shows it.
 func (sh *shell) listTables(ctx context.Context) error {
-	infos, listErr := sh.r.view.lake.Tables(ctx)
+	var (
+		infos   []lake.TableInfo
+		listErr error
+	)
+	if l := sh.r.view.lake; l != nil {
+		infos, listErr = l.Tables(ctx)
+	}
 	if len(infos) == 0 && listErr == nil {
 		return sh.say("No tables yet: nothing has been drained.")
 	}

@@ -63,7 +63,7 @@ func TestShell_from_a_pipe(t *testing.T) {
 		t.Parallel()
 		r := piped(t, s, "\\d nothing\n")
 		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.stderr, "no table nothing\nThe tables are: siglake.events, tenant_team-a.events")
+		require.Contains(t, r.stderr, "there is no table nothing\nThe tables are: siglake.events, tenant_team-a.events")
 	})
 }
 
@@ -186,7 +186,7 @@ func TestShell_on_a_terminal(t *testing.T) {
 	sc.expect(promptMore)
 	sc.types("FROM events;\r")
 	sc.expect("\r\n5\r\n(1 row)\r\n")
-	sc.expect("the snapshots have 5 rows in 1 file; DuckDB opened 1 file and took 5 rows out of them")
+	sc.expect("planned 5 rows in 1 file; DuckDB opened 1 file and took 5 rows out of them")
 	sc.expect(promptFirst)
 
 	// An error does not end it, nor does Ctrl-C on a line that is half typed.

@@ -18,6 +18,18 @@ type sqlOptions struct {
 	maxWidth  int
 	maxMemory string
 	noHistory bool
+	withWAL   bool
+	since     string
+	until     string
+}
+
+// span reads --since and --until.
+func (o sqlOptions) span(now time.Time) (s span, err error) {
+	if s.since, err = spanTime("--since", o.since, now); err != nil {
+		return s, err
+	}
+	s.until, err = spanTime("--until", o.until, now)
+	return s, err
 }
 
 // maxStatement bounds a statement read from stdin, in bytes.
@@ -33,6 +45,10 @@ Tables are named namespace.table: siglake.events, siglake.spans, siglake.metrics
 without it. Attributes are maps: attributes['http.route']. SHOW ALL TABLES and DESCRIBE events tell what there is;
 docs/tables.md has each column and queries to start from. A table is read as of its newest snapshot when it is first
 named, in the shell until \refresh; times are in UTC.
+
+--with-wal shows the rows in the write-ahead log beside those of the tables, each once. What is set aside there (poison/,
+stale/) is not shown, and told on stderr. --since and --until narrow every table to a time and leave out the files and
+segments that lie outside of it by what manifests and headers say.
 
 The session reads only: no other statement than SELECT (also DESCRIBE, SHOW, SUMMARIZE, EXPLAIN; everything else exits
 2), no file but those of the tables, nothing written to disk, no extension loaded. A table with row-level deletes is
@@ -50,6 +66,7 @@ func newSQL(a *app) *cobra.Command {
   siglake sql "SELECT timestamp, severity_text, body FROM events ORDER BY timestamp DESC LIMIT 20"
   siglake sql "SELECT attributes['http.route'] AS route, count(*) FROM spans GROUP BY ALL ORDER BY 2 DESC"
   siglake sql -o csv "FROM metrics WHERE metric_name = 'http.server.duration'" > metrics.csv
+  siglake sql --with-wal --since 15m "SELECT count(*) FROM events WHERE severity_number >= 17"
   siglake sql --format json < report.sql`,
 		Annotations: map[string]string{handlesInterrupts: ""},
 		Args:        args(0, 1, "at most one SQL statement"),
@@ -64,6 +81,9 @@ func newSQL(a *app) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&opt.maxWidth, "max-width", 80, "cut values of the table format at this many characters; 0 = never")
 	cmd.Flags().StringVar(&opt.maxMemory, "max-memory", "2GB", "most memory a query may take; it never spills to disk")
+	cmd.Flags().BoolVar(&opt.withWAL, "with-wal", false, "also the rows that are acknowledged and not in the tables yet, each once")
+	cmd.Flags().StringVar(&opt.since, "since", "", "only rows with this timestamp or a later one: how long ago (90m, 7d) or a time")
+	cmd.Flags().StringVar(&opt.until, "until", "", "only rows with an earlier timestamp than this: how long ago or a time")
 	cmd.Flags().BoolVar(&opt.noHistory, "no-history", false, "neither read nor write the file of what was typed in the shell")
 	a.outputFlag(cmd, "table", "json", "csv")
 	a.formatFlag(cmd)
@@ -72,7 +92,7 @@ func newSQL(a *app) *cobra.Command {
 
 // sql runs one statement.
 func (a *app) sql(ctx context.Context, w io.Writer, opt sqlOptions, query string) (err error) {
-	v, err := a.openView(ctx)
+	v, err := a.openView(ctx, opt)
 	if err != nil {
 		return err
 	}
@@ -119,7 +139,9 @@ func (r *runner) run(ctx context.Context, query string) error {
 		if out.n > 0 || !fileVanished(err) {
 			return errors.Join(r.explain(ctx, err), out.w.Flush())
 		}
-		r.view.refresh()
+		if err := r.view.refresh(); err != nil {
+			return err
+		}
 	}
 	return err
 }
@@ -149,16 +171,21 @@ type usage struct {
 // write says what the query had to read. What DuckDB skipped inside of files it does not tell, so neither do we.
 func (u usage) write(w io.Writer, d dataset, took time.Duration) error {
 	var files, rows int64
+	leftOut := 0
 	for _, t := range d.tables {
+		leftOut += t.leftOut
 		files += int64(len(t.plan.Files))
 		for _, f := range t.plan.Files {
 			rows += f.Rows
 		}
 	}
-	text := fmt.Sprintf("%s; the snapshots have %s rows in %s", took.Round(time.Millisecond), humanCount(rows), plural(int(files), "file", "files"))
-	if files == 0 {
+	text := fmt.Sprintf("%s; planned %s rows in %s", took.Round(time.Millisecond), humanCount(rows), plural(int(files), "file", "files"))
+	if leftOut > 0 {
+		text += fmt.Sprintf(" (%s left out by --since and --until)", humanCount(int64(leftOut)))
+	}
+	if files == 0 && leftOut == 0 {
 		text = took.Round(time.Millisecond).String()
-	} else if u.known {
+	} else if u.known && files > 0 {
 		text += fmt.Sprintf("; DuckDB opened %s and took %s rows out of them", plural(int(u.files), "file", "files"), humanCount(u.rows))
 	}
 	_, err := fmt.Fprintln(w, text)

@@ -26,7 +26,9 @@ type dataTable struct {
 	space, name string // as SQL sees them
 	plan        lake.Plan
 	refused     string
-	described   bool // the plan has no files: nothing may be read
+	described   bool   // the plan has no files: nothing may be read
+	where       string // a condition on all rows; "" = none
+	leftOut     int    // files that the condition has excluded
 }
 
 // tableRef is a table as a statement names it; space is "" where it is not said.
@@ -57,28 +59,47 @@ type spelled struct{ name, visible string }
 // One goroutine at a time.
 type view struct {
 	a      *app
-	lake   *lake.Lake
+	lake   *lake.Lake // nil when there is no catalog yet and the log is read
+	wal    *walRows   // nil without --with-wal
+	span   span
 	spaces []spelled            // of the catalog
 	names  map[string][]spelled // of a namespace's tables
 	tables map[string]dataTable // planned, by visible names
 	told   map[string]bool      // notes given
 }
 
-func (a *app) openView(ctx context.Context) (*view, error) {
-	l, err := a.openLake(ctx, true)
-	if err != nil {
+func (a *app) openView(ctx context.Context, opt sqlOptions) (_ *view, err error) {
+	v := &view{a: a, told: map[string]bool{}}
+	if v.span, err = opt.span(a.now()); err != nil {
 		return nil, err
 	}
-	v := &view{a: a, lake: l, told: map[string]bool{}}
-	v.refresh()
-	return v, nil
+	if opt.withWAL {
+		if v.wal, err = a.openWALRows(v.span, v.note); err != nil {
+			return nil, err
+		}
+	}
+	v.lake, err = a.openLake(ctx, true)
+	if err != nil && (v.wal == nil || !errors.Is(err, lake.ErrNoCatalog)) {
+		return nil, err
+	}
+	return v, v.refresh()
 }
 
-func (v *view) close() error { return v.lake.Close() }
+func (v *view) close() error {
+	err := v.refresh()
+	if v.lake != nil {
+		err = errors.Join(err, v.lake.Close())
+	}
+	return err
+}
 
 // refresh forgets what was read of the lake.
-func (v *view) refresh() {
+func (v *view) refresh() error {
 	v.spaces, v.names, v.tables = nil, map[string][]spelled{}, map[string]dataTable{}
+	if v.wal == nil {
+		return nil
+	}
+	return v.wal.close()
 }
 
 // note writes a line to stderr, once.
@@ -97,9 +118,15 @@ func (v *view) namespaces(ctx context.Context) ([]spelled, error) {
 	if v.spaces != nil {
 		return v.spaces, nil
 	}
-	names, err := v.lake.Namespaces(ctx)
-	if err != nil {
-		return nil, err
+	var names []string
+	if v.lake != nil {
+		var err error
+		if names, err = v.lake.Namespaces(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if v.wal != nil {
+		names = union(names, v.wal.namespaces())
 	}
 	v.spaces = spellAll(names)
 	return v.spaces, nil
@@ -110,12 +137,28 @@ func (v *view) tableNames(ctx context.Context, ns spelled) ([]spelled, error) {
 	if names, ok := v.names[ns.name]; ok {
 		return names, nil
 	}
-	names, err := v.lake.TableNames(ctx, ns.name)
-	if err != nil {
-		return nil, err
+	var names []string
+	if v.lake != nil {
+		var err error
+		if names, err = v.lake.TableNames(ctx, ns.name); err != nil {
+			return nil, err
+		}
+	}
+	if v.wal != nil {
+		names = union(names, v.wal.tables(ns.name))
 	}
 	v.names[ns.name] = spellAll(names)
 	return v.names[ns.name], nil
+}
+
+// union adds to a what only b has.
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
 }
 
 func spellAll(names []string) []spelled {
@@ -220,28 +263,56 @@ func (v *view) load(ctx context.Context, d *dataset, ns, name spelled, describe 
 			return err
 		}
 	}
-	if !slices.Contains(d.spaces, ns.visible) {
-		d.spaces = append(d.spaces, ns.visible)
-	}
 	key := ns.visible + "\x00" + name.visible
 	t, ok := v.tables[key]
 	if !ok {
 		t = dataTable{space: ns.visible, name: name.visible, described: describe}
-		read := v.lake.Plan
-		if describe {
-			read = v.lake.Describe
-		}
-		var err error
-		t.plan, err = read(ctx, ns.name, name.name)
+		none, err := v.read(ctx, &t, tableRef{ns.name, name.name})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if t.refuse(err); err == nil && !describe {
+		if none {
+			return nil
+		}
+		if t.refuse(err); err == nil && !t.described {
+			v.narrow(&t)
 			v.tables[key] = t
 		}
 	}
+	if !slices.Contains(d.spaces, ns.visible) {
+		d.spaces = append(d.spaces, ns.visible)
+	}
 	d.tables = append(d.tables, t)
 	return nil
+}
+
+// read plans a table, or describes it where that is all that t wants; none says that there is no such table after all.
+func (v *view) read(ctx context.Context, t *dataTable, ref tableRef) (none bool, err error) {
+	if t.described && v.lake != nil {
+		t.plan, err = v.lake.Describe(ctx, ref.space, ref.name)
+		if v.wal == nil || !errors.Is(err, lake.ErrNoTable) {
+			return false, err
+		}
+	}
+	if v.wal == nil {
+		t.plan, err = v.lake.Plan(ctx, ref.space, ref.name)
+		return false, err
+	}
+	p, err := v.wal.plan(ctx, v.lake, ref)
+	t.plan, t.described = p.plan, false
+	return p.none && err == nil, err
+}
+
+// narrow applies --since and --until.
+func (v *view) narrow(t *dataTable) {
+	if !v.span.fits(t.plan) {
+		t.refused = fmt.Sprintf("table %s.%s has no column timestamp of type timestamptz, which --since and --until speak of", t.space, t.name)
+		return
+	}
+	t.where = v.span.where()
+	all := len(t.plan.Files)
+	t.plan.Files = v.span.files(t.plan.Files)
+	t.leftOut = all - len(t.plan.Files)
 }
 
 // refuse notes why the table cannot be read, if so.
@@ -263,7 +334,7 @@ func (v *view) lookup(ctx context.Context, ref tableRef) (dataTable, error) {
 		return dataTable{}, err
 	}
 	if len(d.tables) == 0 {
-		return dataTable{}, v.hint(ctx, fmt.Errorf("no table %s", ref))
+		return dataTable{}, v.hint(ctx, fmt.Errorf("there is no table %s", ref))
 	}
 	return d.tables[0], nil
 }

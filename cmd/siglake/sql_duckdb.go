@@ -213,8 +213,12 @@ func viewOf(t dataTable) string {
 	for i, c := range t.plan.Schema {
 		cols[i] = fmt.Sprintf("%d: {name: %s, type: %s, default_value: NULL}", c.FieldID, quote(c.Name), quote(c.DuckDBType))
 	}
-	return "CREATE VIEW " + name + " AS SELECT * FROM read_parquet([" + strings.Join(files, ", ") +
+	view := "CREATE VIEW " + name + " AS SELECT * FROM read_parquet([" + strings.Join(files, ", ") +
 		"], hive_partitioning = false, schema = MAP {" + strings.Join(cols, ", ") + "})"
+	if t.where != "" {
+		view += " WHERE " + t.where
+	}
+	return view
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

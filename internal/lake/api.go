@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
@@ -113,6 +114,8 @@ type Plan struct {
 	Files       []PlanFile
 	DeleteFiles int // a reader that does not apply deletes must refuse a plan with any
 	Schema      []PlanColumn
+
+	meta table.Metadata // nil of a table that nobody has made
 }
 
 // PlanFile is one Parquet file. Path is an operating-system path for a local file and a URL for an object in a bucket;
@@ -121,6 +124,8 @@ type PlanFile struct {
 	Path  string
 	Rows  int64
 	Bytes int64
+	// Min and Max bound the column timestamp of its rows; zero = not known.
+	Min, Max time.Time
 }
 
 // PlanColumn is one top-level column. DuckDBType is its type in DuckDB's syntax, MAP, STRUCT and LIST included.

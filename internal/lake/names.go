@@ -2,9 +2,11 @@ package lake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 )
 
@@ -21,9 +23,12 @@ func (l *Lake) Namespaces(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// TableNames names the tables of a namespace. No table is read.
+// TableNames names the tables of a namespace; none where there is no such namespace. No table is read.
 func (l *Lake) TableNames(ctx context.Context, namespace string) ([]string, error) {
 	ids, err := l.cat.tableNames(ctx, table.Identifier{namespace})
+	if errors.Is(err, catalog.ErrNoSuchNamespace) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list tables of %s: %w", namespace, err)
 	}
@@ -50,7 +55,7 @@ func (l *Lake) describe(t *table.Table) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Table: info, Signal: t.Properties()[propSignal], Schema: planColumns(t.Schema())}
+	plan := Plan{Table: info, Signal: t.Properties()[propSignal], Schema: planColumns(t.Schema()), meta: t.Metadata()}
 	if snap := t.CurrentSnapshot(); snap != nil {
 		plan.SnapshotID = snap.SnapshotID
 	}

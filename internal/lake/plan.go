@@ -54,6 +54,10 @@ func (l *Lake) Plan(ctx context.Context, namespace, name string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	return l.plan(t)
+}
+
+func (l *Lake) plan(t *table.Table) (Plan, error) {
 	plan, err := l.describe(t)
 	snap := t.CurrentSnapshot()
 	if err != nil || snap == nil {
@@ -61,7 +65,7 @@ func (l *Lake) Plan(ctx context.Context, namespace, name string) (Plan, error) {
 	}
 	for df, err := range l.liveFiles(snap) {
 		if err != nil {
-			return Plan{}, fmt.Errorf("plan %s.%s: %w", namespace, name, err)
+			return Plan{}, fmt.Errorf("plan %s: %w", strings.Join(t.Identifier(), "."), err)
 		}
 		if df.ContentType() != iceberg.EntryContentData {
 			plan.DeleteFiles++
@@ -70,10 +74,14 @@ func (l *Lake) Plan(ctx context.Context, namespace, name string) (Plan, error) {
 		path := df.FilePath()
 		if !isObject(path) {
 			if path, err = localPath(path); err != nil {
-				return Plan{}, fmt.Errorf("plan %s.%s: %w", namespace, name, err)
+				return Plan{}, fmt.Errorf("plan %s: %w", strings.Join(t.Identifier(), "."), err)
 			}
 		}
-		plan.Files = append(plan.Files, PlanFile{Path: path, Rows: df.Count(), Bytes: df.FileSizeBytes()})
+		f := PlanFile{Path: path, Rows: df.Count(), Bytes: df.FileSizeBytes()}
+		if lo, hi, ok := timestampBounds(df, t.Schema()); ok {
+			f.Min, f.Max = time.UnixMicro(lo), time.UnixMicro(hi)
+		}
+		plan.Files = append(plan.Files, f)
 	}
 	return plan, nil
 }
