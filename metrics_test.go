@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configopaque"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/testdata"
@@ -60,7 +61,7 @@ func TestMetricsDocument(t *testing.T) {
 	drainConfig, ok := drain.CreateDefaultConfig().(*lakecompactor.Config)
 	require.True(t, ok)
 	drainConfig.WALDirectory, drainConfig.Warehouse = wal, filepath.Join(dir, "warehouse")
-	drainConfig.Catalog = "sqlite://" + filepath.Join(dir, "catalog.db")
+	drainConfig.Catalog = configopaque.String("sqlite://" + filepath.Join(dir, "catalog.db"))
 	drainConfig.Promote = []lakecompactor.PromoteConfig{{Attribute: "http.route"}}
 	drainConfig.Gate.Age, drainConfig.PollInterval = 10*time.Millisecond, 10*time.Millisecond
 	set := extensiontest.NewNopSettings(drain.Type())

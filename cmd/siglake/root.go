@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -35,6 +37,13 @@ Everything is found below one data directory: DIR/wal, DIR/catalog.db and DIR/wa
 $SIGLAKE_DATA, else ./data; each of the three can be given on its own. All commands work beside a running
 collector.
 
+The catalog may be elsewhere: --catalog, else $SIGLAKE_CATALOG, is sqlite:///path, postgres://user@host/database or
+rest+https://host/path. Only the catalog knows where existing tables are, so commands that read need no --warehouse.
+Credentials come from the environment, never from flags: PGPASSWORD and the other PG* variables, or a password in
+$SIGLAKE_CATALOG; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL_S3 and what else the AWS SDK
+knows; SIGLAKE_REST_TOKEN, or SIGLAKE_REST_CREDENTIAL (id:secret) with SIGLAKE_REST_OAUTH2_SERVER_URI and
+SIGLAKE_REST_SCOPE; SIGLAKE_REST_WAREHOUSE, SIGLAKE_REST_PREFIX.
+
 Exit codes:
   0  done
   1  failed
@@ -62,6 +71,9 @@ func newRoot(a *app) *cobra.Command {
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.started = true
+		if err := a.noSecretInFlags(); err != nil {
+			return err
+		}
 		if _, ok := cmd.Annotations[handlesInterrupts]; !ok {
 			var ctx context.Context
 			ctx, a.stop = a.interrupt(cmd.Context())
@@ -75,8 +87,8 @@ func newRoot(a *app) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&a.data, "data", a.dataDefault(), "directory that holds wal/, catalog.db and warehouse/ (environment: SIGLAKE_DATA)")
 	f.StringVar(&a.wal, "wal", "", "directory of the write-ahead log (default DATA/wal)")
-	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (default sqlite:///DATA/catalog.db)")
-	f.StringVar(&a.warehouse, "warehouse", "", "directory of the tables' files (default DATA/warehouse)")
+	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (environment: SIGLAKE_CATALOG; default sqlite:///DATA/catalog.db)")
+	f.StringVar(&a.warehouse, "warehouse", "", "where new tables go, for drain (environment: SIGLAKE_WAREHOUSE; default DATA/warehouse)")
 	for _, name := range []string{"data", "wal", "warehouse"} {
 		a.define(root.MarkPersistentFlagDirname(name))
 	}
@@ -151,17 +163,18 @@ func (a *app) walDir() string {
 // openRoot opens the write-ahead log.
 func (a *app) openRoot() (*segment.Root, error) { return segment.Open(a.fs, a.walDir()) }
 
-func (a *app) warehouseDir() string {
-	if a.warehouse != "" {
-		return a.warehouse
+// warehouseOf returns where new tables go. Only beside a catalog file there is a place that goes without saying.
+func (a *app) warehouseOf(catalog string) string {
+	if at := cmp.Or(a.warehouse, a.getenv("SIGLAKE_WAREHOUSE")); at != "" || !strings.HasPrefix(catalog, "sqlite://") {
+		return at
 	}
 	return filepath.Join(a.data, "warehouse")
 }
 
 // catalogURI returns the catalog's URI, with an absolute path where it follows from --data.
 func (a *app) catalogURI() (string, error) {
-	if a.catalog != "" {
-		return a.catalog, nil
+	if uri := cmp.Or(a.catalog, a.getenv("SIGLAKE_CATALOG")); uri != "" {
+		return uri, nil
 	}
 	path, err := filepath.Abs(filepath.Join(a.data, "catalog.db"))
 	if err != nil {
@@ -170,13 +183,32 @@ func (a *app) catalogURI() (string, error) {
 	return "sqlite://" + filepath.ToSlash(path), nil
 }
 
+// noSecretInFlags refuses a password in a flag: every user of the machine can see it there.
+func (a *app) noSecretInFlags() error {
+	u, err := url.Parse(a.catalog)
+	if err != nil {
+		return usageError("--catalog: it is no URL") // it may hold a password, so it is not repeated
+	}
+	if _, secret := u.User.Password(); secret || u.Query().Has("password") || u.Query().Has("sslpassword") {
+		return usageError("--catalog: a password in a flag can be seen by every user of this machine; put it into PGPASSWORD, or the whole URI into SIGLAKE_CATALOG")
+	}
+	return nil
+}
+
 // openLake opens the catalog. The caller closes it.
 func (a *app) openLake(ctx context.Context, readOnly bool) (*lake.Lake, error) {
 	uri, err := a.catalogURI()
 	if err != nil {
 		return nil, err
 	}
-	l, err := lake.Open(ctx, lake.Options{Catalog: uri, Warehouse: a.warehouseDir(), ReadOnly: readOnly, Now: a.now})
+	l, err := lake.Open(ctx, lake.Options{
+		Catalog: uri, Warehouse: a.warehouseOf(uri), ReadOnly: readOnly, Now: a.now,
+		REST: lake.REST{
+			Token: a.getenv("SIGLAKE_REST_TOKEN"), Credential: a.getenv("SIGLAKE_REST_CREDENTIAL"),
+			OAuth2URI: a.getenv("SIGLAKE_REST_OAUTH2_SERVER_URI"), Scope: a.getenv("SIGLAKE_REST_SCOPE"),
+			Warehouse: a.getenv("SIGLAKE_REST_WAREHOUSE"), Prefix: a.getenv("SIGLAKE_REST_PREFIX"),
+		},
+	})
 	if errors.Is(err, lake.ErrNoCatalog) {
 		return nil, fmt.Errorf("%w (--data or --catalog)", err)
 	}

@@ -75,9 +75,28 @@ func TestRoot_defaults(t *testing.T) {
 	a.data = "/srv/x"
 	uri, err := a.catalogURI()
 	require.NoError(t, err)
-	require.Equal(t, []string{"/srv/x/wal", "sqlite:///srv/x/catalog.db", "/srv/x/warehouse"}, []string{a.walDir(), uri, a.warehouseDir()})
+	require.Equal(t, []string{"/srv/x/wal", "sqlite:///srv/x/catalog.db", "/srv/x/warehouse"}, []string{a.walDir(), uri, a.warehouseOf("sqlite:///x")})
 	a.wal, a.catalog, a.warehouse = "/w", "sqlite:///c.db", "/h"
 	uri, err = a.catalogURI()
 	require.NoError(t, err)
-	require.Equal(t, []string{"/w", "sqlite:///c.db", "/h"}, []string{a.walDir(), uri, a.warehouseDir()})
+	require.Equal(t, []string{"/w", "sqlite:///c.db", "/h"}, []string{a.walDir(), uri, a.warehouseOf("sqlite:///x")})
+	a = &app{environment: environment{getenv: func(name string) string {
+		return map[string]string{"SIGLAKE_CATALOG": "postgres://u:secret@h/d", "SIGLAKE_WAREHOUSE": "s3://b/p"}[name]
+	}}}
+	uri, err = a.catalogURI()
+	require.NoError(t, err)
+	require.Equal(t, []string{"postgres://u:secret@h/d", "s3://b/p"}, []string{uri, a.warehouseOf(uri)})
+	a = &app{environment: environment{getenv: func(string) string { return "" }}}
+	require.Empty(t, a.warehouseOf("rest+https://h"), "no directory of this machine goes without saying")
+}
+
+// A password in a flag would be seen in the list of processes: it is refused, and not repeated.
+func TestRoot_no_secret_in_flags(t *testing.T) {
+	t.Parallel()
+	for _, uri := range []string{"postgres://u:canary@h/d", "postgres://h/d?password=canary", "postgres://u:canary%@h/d"} {
+		r := newSite(t).run("tables", "--catalog", uri)
+		require.Equal(t, exitUsage, r.code, uri)
+		require.Contains(t, r.stderr, "--catalog: ")
+		require.NotContains(t, r.stdout+r.stderr, "canary")
+	}
 }

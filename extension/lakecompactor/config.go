@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configopaque"
 
+	"github.com/siglakecol/siglakecol/extension/internal/stores"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
@@ -17,10 +19,16 @@ import (
 type Config struct {
 	// WALDirectory is the directory the siglake exporter writes to (its key wal::directory).
 	WALDirectory string `mapstructure:"wal_directory"`
-	// Catalog is sqlite:///absolute/path of the catalog file, or sqlite://./relative/path.
-	Catalog string `mapstructure:"catalog"`
-	// Warehouse is the directory of the tables, as a path or a file:// URL.
+	// Catalog is sqlite:///absolute/path of a file (or sqlite://./relative/path), postgres://user@host/database, or
+	// rest+https://host/path. It may hold a password.
+	Catalog configopaque.String `mapstructure:"catalog"`
+	// Warehouse is where new tables go: a directory as a path or a file:// URL, s3://bucket/prefix, gs://bucket/prefix or
+	// azblob://container/prefix.
 	Warehouse string `mapstructure:"warehouse"`
+	// S3 says how s3:// is reached.
+	S3 stores.S3Config `mapstructure:"s3"`
+	// REST says how rest+https:// is spoken to.
+	REST RESTConfig `mapstructure:"rest"`
 	// Gate says when sealed segments are worth a commit.
 	Gate GateConfig `mapstructure:"gate"`
 	// PollInterval is how often the directories are looked at.
@@ -77,6 +85,7 @@ func (c *Config) promotions() (*otelarrow.Promotions, error) {
 
 func createDefaultConfig() component.Config {
 	return &Config{
+		S3:               stores.Default(),
 		Gate:             GateConfig{Bytes: 32 << 20, Age: 10 * time.Second},
 		PollInterval:     time.Second,
 		Retention:        RetentionConfig{WAL: time.Minute},
@@ -90,10 +99,9 @@ func (c *Config) Validate() error {
 	if c.WALDirectory == "" {
 		errs = append(errs, errors.New(`wal_directory: "" names no directory; give the one the siglake exporter writes to (exporters::siglake::wal::directory)`))
 	}
-	_, catalogErr := catalogFile(c.Catalog)
-	_, warehouseErr := warehouseDir(c.Warehouse)
-	errs = append(errs, catalogErr, warehouseErr)
-	if c.WALDirectory != "" && catalogErr == nil && warehouseErr == nil {
+	placeErr := c.place().Validate()
+	errs = append(errs, placeErr, c.restErr())
+	if c.WALDirectory != "" && placeErr == nil {
 		errs = append(errs, c.apart())
 	}
 	if c.MaxBytesInFlight <= 0 {
@@ -129,20 +137,12 @@ func (c *RetentionConfig) Validate() error {
 // apart refuses a catalog or a warehouse inside the write-ahead log: the exporter would take their files for
 // damage, and a retention of the one could delete the other.
 func (c *Config) apart() error {
-	file, err := catalogFile(c.Catalog)
-	if err != nil {
-		return err
-	}
-	dir, err := warehouseDir(c.Warehouse)
-	if err != nil {
-		return err
-	}
 	var errs []error
-	if within(dir, c.WALDirectory) {
+	if dir, ok := warehouseDir(c.Warehouse); ok && within(dir, c.WALDirectory) {
 		errs = append(errs, fmt.Errorf("warehouse: %q is inside wal_directory %q; give the warehouse a directory of its own", c.Warehouse, c.WALDirectory))
 	}
-	if within(file, c.WALDirectory) {
-		errs = append(errs, fmt.Errorf("catalog: %q is inside wal_directory %q; put the catalog file beside the log, not into it", c.Catalog, c.WALDirectory))
+	if file, ok := catalogFile(string(c.Catalog)); ok && within(file, c.WALDirectory) {
+		errs = append(errs, fmt.Errorf("catalog: %q is inside wal_directory %q; put the catalog file beside the log, not into it", string(c.Catalog), c.WALDirectory))
 	}
 	return errors.Join(errs...)
 }
@@ -154,35 +154,27 @@ func within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// catalogFile is the path of the catalog, as written.
-func catalogFile(value string) (string, error) {
+// catalogFile is the path of the catalog, as written, if it is a file.
+func catalogFile(value string) (string, bool) {
 	path, ok := strings.CutPrefix(value, "sqlite://")
-	if !ok || path == "" || strings.HasSuffix(path, "/") {
-		return "", fmt.Errorf("catalog: %q names no SQLite file; write sqlite:///absolute/path/catalog.db or sqlite://./relative/path/catalog.db", value)
-	}
 	if strings.HasPrefix(path, "/./") || strings.HasPrefix(path, "/../") {
 		path = path[1:] // how other programs write a relative path
 	}
-	return filepath.Clean(path), nil
+	return filepath.Clean(path), ok
 }
 
-// warehouseDir is the directory of the warehouse, as written.
-func warehouseDir(value string) (string, error) {
-	bad := func(why string) (string, error) {
-		return "", fmt.Errorf("warehouse: %q %s; write a directory or file:///absolute/path", value, why)
-	}
+// warehouseDir is the directory of the warehouse, as written, if it is on a local disk.
+func warehouseDir(value string) (string, bool) {
 	path, isURL := strings.CutPrefix(value, "file://")
 	switch {
-	case path == "":
-		return bad("names no directory")
-	case !isURL && strings.Contains(path, "://"):
-		return bad("is a store that this version cannot write to")
+	case value == "", !isURL && strings.Contains(value, "://"):
+		return "", false
 	case !isURL, strings.HasPrefix(path, "./"), strings.HasPrefix(path, "../"):
-		return filepath.Clean(path), nil
+		return filepath.Clean(path), true
 	}
 	u, err := url.Parse(value)
-	if err != nil || u.Path == "" || u.Host != "" && u.Host != "localhost" {
-		return bad("is not a local file URL")
+	if err != nil {
+		return "", false
 	}
-	return filepath.Clean(u.Path), nil
+	return filepath.Clean(u.Path), true
 }

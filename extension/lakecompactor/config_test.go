@@ -7,13 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configopaque"
+	"go.opentelemetry.io/collector/config/configtls"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/siglakecol/siglakecol/extension/internal/stores"
 )
 
 func defaults(wal, catalog, warehouse string) *Config {
 	c := createDefaultConfig().(*Config)
-	c.WALDirectory, c.Catalog, c.Warehouse = wal, catalog, warehouse
+	c.WALDirectory, c.Catalog, c.Warehouse = wal, configopaque.String(catalog), warehouse
 	return c
 }
 
@@ -24,7 +28,30 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	for id, want := range map[string]*Config{
 		"lakecompactor": defaults("./data/wal", "sqlite://./data/catalog.db", "./data/warehouse"),
+		"lakecompactor/postgres": {
+			WALDirectory: "/var/lib/siglake/wal",
+			Catalog:      "postgres://siglake:secret@db.example.net:5432/lake?sslmode=verify-full",
+			Warehouse:    "s3://bucket/prefix",
+			S3: stores.S3Config{
+				Endpoint: "https://s3.example.net", Region: "eu-central-1", AccessKeyID: "id", SecretAccessKey: "secret",
+				SessionToken: "token", PathStyle: new(bool), Checksum: "when_supported",
+			},
+			Gate: GateConfig{Bytes: 32 << 20, Age: 10 * time.Second}, PollInterval: time.Second,
+			Retention: RetentionConfig{WAL: time.Minute}, MaxBytesInFlight: 64 << 20,
+		},
+		"lakecompactor/rest": {
+			WALDirectory: "/var/lib/siglake/wal",
+			Catalog:      "rest+https://catalog.example.net/api",
+			S3:           stores.Default(),
+			REST: RESTConfig{
+				Credential: "id:secret", OAuth2ServerURI: "https://login.example.net/token", Scope: "PRINCIPAL_ROLE:ALL",
+				Warehouse: "lake", Prefix: "p", TLS: configtls.ClientConfig{Config: configtls.Config{CAFile: "/etc/ca.pem"}},
+			},
+			Gate: GateConfig{Bytes: 32 << 20, Age: 10 * time.Second}, PollInterval: time.Second,
+			Retention: RetentionConfig{WAL: time.Minute}, MaxBytesInFlight: 64 << 20,
+		},
 		"lakecompactor/all": {
+			S3:               stores.Default(),
 			WALDirectory:     "/var/lib/siglake/wal",
 			Catalog:          "sqlite:///var/lib/siglake/catalog.db",
 			Warehouse:        "file:///var/lib/siglake/warehouse",
@@ -57,12 +84,24 @@ func TestValidate(t *testing.T) {
 		want string
 	}{
 		{"no_wal", func(c *Config) { c.WALDirectory = "" }, `wal_directory: "" names no directory`},
-		{"no_catalog", func(c *Config) { c.Catalog = "" }, `catalog: "" names no SQLite file; write sqlite:///absolute/path/catalog.db`},
-		{"other_catalog", func(c *Config) { c.Catalog = "postgres://db/x" }, `catalog: "postgres://db/x" names no SQLite file`},
-		{"catalog_is_a_directory", func(c *Config) { c.Catalog = "sqlite:///data/" }, `catalog: "sqlite:///data/" names no SQLite file`},
-		{"no_warehouse", func(c *Config) { c.Warehouse = "" }, `warehouse: "" names no directory; write a directory`},
-		{"other_warehouse", func(c *Config) { c.Warehouse = "s3://bucket/x" }, `warehouse: "s3://bucket/x" is a store that this version cannot write to`},
-		{"remote_file", func(c *Config) { c.Warehouse = "file://host/x" }, `warehouse: "file://host/x" is not a local file URL`},
+		{"no_catalog", func(c *Config) { c.Catalog = "" }, `catalog: "" is none of sqlite:///absolute/path/catalog.db, postgres://`},
+		{"other_catalog", func(c *Config) { c.Catalog = "mysql://u:canary@db/x" }, `catalog: "mysql://db/x" is none of sqlite:`},
+		{"catalog_is_a_directory", func(c *Config) { c.Catalog = "sqlite:///data/" }, `catalog: "sqlite:///data/" is not sqlite:///absolute/path/catalog.db`},
+		{"no_database", func(c *Config) { c.Catalog = "postgres://u:canary@db" }, `catalog: "postgres://db" names no database; write postgres://`},
+		{"bad_escape", func(c *Config) { c.Catalog = "postgres://u:canary%@db/x" }, `catalog: "postgres://db/x" is no URL; special characters of a password`},
+		{"rest_with_user", func(c *Config) { c.Catalog = "rest+https://u:canary@db/x" }, `catalog: "rest+https://db/x" has more than a host and a path`},
+		{"no_warehouse", func(c *Config) { c.Warehouse = "" }, `warehouse: "" is neither a directory nor one of file:///path, s3://`},
+		{"other_warehouse", func(c *Config) { c.Warehouse = "hdfs://u:canary@bucket/x" }, `warehouse: "hdfs://bucket/x" is neither a directory nor one of`},
+		{"warehouse_with_key", func(c *Config) { c.Warehouse = "s3://k:canary@bucket/x" }, `warehouse: "s3://bucket/x" is not s3://bucket/prefix; credentials go into the section s3`},
+		{"remote_file", func(c *Config) { c.Warehouse = "file://host/x" }, `warehouse: "file://host/x" names the host "host"`},
+		{"half_a_key", func(c *Config) { c.S3.AccessKeyID = "x" }, `s3: access_key_id: given without secret_access_key`},
+		{"endpoint", func(c *Config) { c.S3.Endpoint = "http://u:canary@host" }, `s3: endpoint: it is no http or https URL`},
+		{"checksum", func(c *Config) { c.S3.Checksum = "md5" }, `s3: checksum: "md5" is not one of when_required, when_supported`},
+		{"rest_for_nothing", func(c *Config) { c.REST.Token = "canary" }, `rest: the section is for catalogs that begin with rest+https://`},
+		{
+			"two_tokens", func(c *Config) { c.Catalog, c.REST.Token, c.REST.Credential = "rest+https://h/", "canary", "canary" },
+			`rest: token: given together with credential`,
+		},
 		{"warehouse_in_wal", func(c *Config) { c.Warehouse = "data/wal/../wal/warehouse" }, `is inside wal_directory "data/wal"`},
 		{"warehouse_is_wal", func(c *Config) { c.Warehouse = "./data/wal" }, `is inside wal_directory "data/wal"`},
 		{"catalog_in_wal", func(c *Config) { c.Catalog = "sqlite://./data/wal/catalog.db" }, `catalog: "sqlite://./data/wal/catalog.db" is inside wal_directory`},
@@ -87,7 +126,9 @@ func TestValidate(t *testing.T) {
 			cfg := defaults("data/wal", "sqlite://./data/catalog.db", "data/warehouse")
 			require.NoError(t, confmap.Validate(cfg))
 			tc.with(cfg)
-			require.ErrorContains(t, confmap.Validate(cfg), tc.want)
+			err := confmap.Validate(cfg)
+			require.ErrorContains(t, err, tc.want)
+			require.NotContains(t, err.Error(), "canary")
 		})
 	}
 }
@@ -100,8 +141,8 @@ func TestPaths(t *testing.T) {
 		"sqlite:///./data/c.db": "data/c.db",
 		"sqlite://data/c.db":    "data/c.db",
 	} {
-		got, err := catalogFile(value)
-		require.NoError(t, err)
+		got, ok := catalogFile(value)
+		require.True(t, ok)
 		require.Equal(t, want, got, value)
 	}
 	for value, want := range map[string]string{
@@ -114,8 +155,16 @@ func TestPaths(t *testing.T) {
 		"data/with:colon":         "data/with:colon",
 		"/var/../var/lib//w/../w": "/var/lib/w",
 	} {
-		got, err := warehouseDir(value)
-		require.NoError(t, err)
+		got, ok := warehouseDir(value)
+		require.True(t, ok)
 		require.Equal(t, want, got, value)
+	}
+	for _, value := range []string{"postgres://h/d", "rest+https://h"} {
+		_, ok := catalogFile(value)
+		require.False(t, ok, value)
+	}
+	for _, value := range []string{"s3://b/p", "gs://b", "azblob://c/p", ""} {
+		_, ok := warehouseDir(value)
+		require.False(t, ok, value)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/config/configopaque"
 	"go.opentelemetry.io/collector/extension"
 	"go.uber.org/zap"
 
@@ -32,8 +33,8 @@ type compactor struct {
 
 // Start looks at the directories and starts the drain. What a person must correct is an error here; what may
 // pass (a log the exporter has not made yet, another drain on it, a catalog that is away) is a status.
-func (c *compactor) Start(_ context.Context, host component.Host) error {
-	if err := c.check(vfs.OS()); err != nil {
+func (c *compactor) Start(starting context.Context, host component.Host) error {
+	if err := c.check(starting, vfs.OS()); err != nil {
 		return fmt.Errorf("extensions::%s::%w", c.set.ID, err)
 	}
 	ctx, stop := context.WithCancel(context.Background()) // ends with Shutdown, not with Start
@@ -74,9 +75,12 @@ func (c *compactor) run(ctx context.Context) error {
 		FS:  vfs.OS(),
 		WAL: c.cfg.WALDirectory,
 		OpenLake: func(ctx context.Context) (*lake.Lake, error) {
-			return lake.Open(ctx, lake.Options{
-				Catalog: c.cfg.Catalog, Warehouse: c.cfg.Warehouse, Promote: promote, Logger: c.set.Logger, Meter: meter,
-			})
+			opt, err := c.cfg.withTLS(ctx)
+			if err != nil {
+				return nil, err
+			}
+			opt.Promote, opt.Logger, opt.Meter = promote, c.set.Logger, meter
+			return lake.Open(ctx, opt)
 		},
 		GateBytes:        c.cfg.Gate.Bytes,
 		GateAge:          c.cfg.Gate.Age,
@@ -99,28 +103,30 @@ func (c *compactor) report(err error) {
 	componentstatus.ReportStatus(c.host, componentstatus.NewRecoverableErrorEvent(err))
 }
 
-// check looks for what the text of the configuration does not show.
-func (c *compactor) check(fsys vfs.FS) error {
-	var abs Config
+// check looks for what the text of the configuration does not show. It asks no server: one that is away is waited for.
+func (c *compactor) check(ctx context.Context, fsys vfs.FS) error {
+	if _, err := c.cfg.withTLS(ctx); err != nil {
+		return err
+	}
+	abs := c.cfg
 	var err error
 	if abs.WALDirectory, err = filepath.Abs(c.cfg.WALDirectory); err != nil {
 		return fmt.Errorf("wal_directory: %q: %w", c.cfg.WALDirectory, err)
 	}
-	file, err := catalogFile(c.cfg.Catalog)
-	if err == nil {
-		file, err = filepath.Abs(file)
+	file, hasFile := catalogFile(string(c.cfg.Catalog))
+	if hasFile {
+		if file, err = filepath.Abs(file); err != nil {
+			return fmt.Errorf("catalog: %q: %w", file, err)
+		}
+		abs.Catalog = configopaque.String("sqlite://" + file)
 	}
-	if err != nil {
-		return err
+	dir, hasDir := warehouseDir(c.cfg.Warehouse)
+	if hasDir {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return fmt.Errorf("warehouse: %q: %w", dir, err)
+		}
+		abs.Warehouse = dir
 	}
-	dir, err := warehouseDir(c.cfg.Warehouse)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	if err != nil {
-		return err
-	}
-	abs.Catalog, abs.Warehouse = "sqlite://"+file, dir
 	if err := abs.apart(); err != nil {
 		return err
 	}
@@ -128,10 +134,15 @@ func (c *compactor) check(fsys vfs.FS) error {
 		return err
 	}
 	// Nothing is made before all else is right: the warehouse may be the very directory the catalog lacks.
-	if err := checkDir(fsys, c.cfg.Catalog, filepath.Dir(file)); err != nil {
-		return err
+	if hasFile {
+		if err := checkDir(fsys, string(c.cfg.Catalog), filepath.Dir(file)); err != nil {
+			return err
+		}
 	}
-	return makeWarehouse(fsys, c.cfg.Warehouse, dir)
+	if hasDir {
+		return makeWarehouse(fsys, c.cfg.Warehouse, dir)
+	}
+	return nil
 }
 
 // checkWAL refuses a directory that holds something else. One that is missing or empty may become a root: extensions

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configopaque"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 
@@ -178,14 +179,14 @@ func TestStart_refuses(t *testing.T) {
 		cfg := dirs(t)
 		file := filepath.Join(t.TempDir(), "file")
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		cfg.Catalog = "sqlite://" + file + "/catalog.db"
+		cfg.Catalog = configopaque.String("sqlite://" + file + "/catalog.db")
 		refused(t, cfg, "::catalog:", "not a directory")
 	})
 	t.Run("a_refused_start_makes_nothing", func(t *testing.T) {
 		t.Parallel()
 		cfg := dirs(t)
 		data := filepath.Join(t.TempDir(), "typo")
-		cfg.Catalog, cfg.Warehouse = "sqlite://"+filepath.Join(data, "catalog.db"), filepath.Join(data, "warehouse")
+		cfg.Catalog, cfg.Warehouse = configopaque.String("sqlite://"+filepath.Join(data, "catalog.db")), filepath.Join(data, "warehouse")
 		refused(t, cfg, "::catalog:", "does not exist")
 		refused(t, cfg, "::catalog:", "does not exist")
 	})

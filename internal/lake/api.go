@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
@@ -29,8 +30,8 @@ type Options struct {
 	// s3://bucket/prefix, gs://bucket/prefix or azblob://container/prefix. Empty is allowed with a REST catalog, which
 	// then chooses the place. Unused, and not needed, when ReadOnly: the catalog knows where its tables are.
 	Warehouse string
-	S3        S3
-	REST      REST
+	S3        objstore.S3 // how s3:// is reached
+	REST      REST        // how rest+https:// is spoken to
 	// ReadOnly never creates or changes anything; Ensure and Commit return ErrReadOnly.
 	ReadOnly bool
 	// Promote are the attributes that have columns of their own. Nil: each table's are those it remembers, which is
@@ -40,17 +41,6 @@ type Options struct {
 	Logger *zap.Logger
 	Meter  metric.Meter
 	Now    func() time.Time
-}
-
-// S3 says how an S3 store is reached. What is empty comes from the SDK's own chain: AWS_* variables, shared files, the
-// identity of the pod or machine.
-type S3 struct {
-	Endpoint        string // URL of a store that is not Amazon's
-	Region          string // empty and nowhere else given: us-east-1
-	AccessKeyID     string
-	SecretAccessKey string
-	SessionToken    string
-	PathStyle       *bool // the bucket in the path of the URL, not in its host; nil: if there is an endpoint
 }
 
 // REST says how an Iceberg REST catalog is spoken to.

@@ -54,6 +54,9 @@ type Lake struct {
 func Open(ctx context.Context, opt Options) (*Lake, error) { return open(ctx, opt, hooks{}) }
 
 func open(ctx context.Context, opt Options, h hooks) (_ *Lake, err error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
 	from, err := sourceOf(opt)
 	if err != nil {
 		return nil, err

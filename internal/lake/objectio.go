@@ -13,6 +13,8 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
+
+	"github.com/siglakecol/siglakecol/internal/objstore"
 )
 
 const (
@@ -38,6 +40,15 @@ type objectIO struct {
 }
 
 var _ fullIO = (*objectIO)(nil)
+
+// openObjects opens a bucket, given as scheme://name, without talking to it.
+func openObjects(home string, opt objstore.S3, patience time.Duration) (*objectIO, error) {
+	b, idle, err := objstore.OpenBucket(home, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &objectIO{home: home, bucket: b, patience: patience, idle: idle}, nil
+}
 
 // key is the name of an object in the bucket. It is taken as it is written: names of objects know no escapes.
 func (o *objectIO) key(location string) (string, error) {

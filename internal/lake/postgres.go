@@ -37,18 +37,27 @@ const (
 	pgTableExists = "42P07"
 )
 
+// postgresURL reads the key catalog, without what only the environment knows.
+func postgresURL(value string) (*url.URL, error) {
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		return nil, badPostgres(value, errors.New("is no URL; special characters of a password stand in it as %XX"))
+	case strings.Trim(u.Path, "/") == "" && !u.Query().Has("dbname"):
+		return nil, badPostgres(value, errors.New("names no database"))
+	}
+	return u, nil
+}
+
+func badPostgres(value string, why error) error {
+	return fmt.Errorf("catalog: %q %w; write postgres://user@host:5432/database?sslmode=verify-full", redactURL(value), why)
+}
+
 // postgresSource is a catalog in a PostgreSQL database.
 func postgresSource(opt Options) (source, error) {
-	shown := redactURL(opt.Catalog)
-	bad := func(format string, args ...any) (source, error) {
-		return source{}, fmt.Errorf("catalog: %q %w; write postgres://user@host:5432/database?sslmode=verify-full", shown, fmt.Errorf(format, args...))
-	}
-	u, err := url.Parse(opt.Catalog)
+	u, err := postgresURL(opt.Catalog)
 	if err != nil {
-		return bad("is no URL; special characters of a password stand in it as %%XX")
-	}
-	if strings.Trim(u.Path, "/") == "" && !u.Query().Has("dbname") {
-		return bad("names no database")
+		return source{}, err
 	}
 	hidden := secrets{u.Query().Get("password"), u.Query().Get("sslpassword")}
 	if u.User != nil {
@@ -59,11 +68,12 @@ func postgresSource(opt Options) (source, error) {
 	cfg, err := pgx.ParseConfig(opt.Catalog)
 	if err != nil {
 		// The text of the error holds the URL; the reason stands in what it wraps.
-		return bad("cannot be used: %w", hidden.hide(cmp.Or(errors.Unwrap(err), errors.New("it is malformed"))))
+		why := cmp.Or(errors.Unwrap(err), errors.New("it is malformed"))
+		return source{}, badPostgres(opt.Catalog, fmt.Errorf("cannot be used: %w", hidden.hide(why)))
 	}
 	hidden = append(hidden, cfg.Password) // it may come from the environment
 	pgDefaults(cfg)
-	return source{name: shown, secrets: hidden, open: func(ctx context.Context, place string) (opened, error) {
+	return source{name: redactURL(opt.Catalog), secrets: hidden, open: func(ctx context.Context, place string) (opened, error) {
 		return openPostgres(ctx, cfg, place, opt.ReadOnly)
 	}}, nil
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// restSource is a catalog behind the Iceberg REST protocol.
-func restSource(opt Options) (source, error) {
-	shown := redactURL(opt.Catalog)
-	bad := func(why string) (source, error) {
-		return source{}, fmt.Errorf("catalog: %q %s; write rest+https://host/path and give credentials in the section rest", shown, why)
+// restURL reads the key catalog and returns the URL of the server.
+func restURL(value string) (string, error) {
+	bad := func(why string) (string, error) {
+		return "", fmt.Errorf("catalog: %q %s; write rest+https://host/path and give credentials in the section rest", redactURL(value), why)
 	}
-	uri := strings.TrimPrefix(opt.Catalog, "rest+")
+	uri := strings.TrimPrefix(value, "rest+")
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
@@ -31,9 +30,18 @@ func restSource(opt Options) (source, error) {
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
 		return bad("has more than a host and a path")
 	}
+	return uri, nil
+}
+
+// restSource is a catalog behind the Iceberg REST protocol.
+func restSource(opt Options) (source, error) {
+	uri, err := restURL(opt.Catalog)
+	if err != nil {
+		return source{}, err
+	}
 	_, word, _ := strings.Cut(opt.REST.Credential, ":")
 	return source{
-		name: shown, secrets: secrets{opt.REST.Token, opt.REST.Credential, word},
+		name: redactURL(opt.Catalog), secrets: secrets{opt.REST.Token, opt.REST.Credential, word},
 		open: func(ctx context.Context, _ string) (opened, error) { return openREST(ctx, uri, opt.REST, opt.ReadOnly) },
 	}, nil
 }

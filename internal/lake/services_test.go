@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/servicetest"
 )
 
@@ -71,10 +72,10 @@ func newDatabase(tb testing.TB) string {
 }
 
 // newBucketHome is a warehouse in the bucket of the server, with what is needed to reach it.
-func newBucketHome(tb testing.TB) (warehouse string, access S3) {
+func newBucketHome(tb testing.TB) (warehouse string, access objstore.S3) {
 	tb.Helper()
 	info := s3Service.get(tb).Info
-	return fmt.Sprintf("s3://%s/wh%d", info["bucket"], serial.Add(1)), S3{
+	return fmt.Sprintf("s3://%s/wh%d", info["bucket"], serial.Add(1)), objstore.S3{
 		Endpoint: info["endpoint"], Region: info["region"], AccessKeyID: info["access_key"], SecretAccessKey: info["secret_key"],
 	}
 }

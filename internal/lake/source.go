@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,19 +45,55 @@ type opened struct {
 	close func() error
 }
 
-// sourceOf reads the key catalog. It talks to nobody.
-func sourceOf(opt Options) (source, error) {
-	scheme, _, _ := strings.Cut(opt.Catalog, "://")
-	switch scheme {
+// Kinds of catalogs, by the scheme of the key catalog.
+const (
+	kindSQLite = iota
+	kindPostgres
+	kindREST
+	kindUnknown
+)
+
+func kindOf(catalog string) int {
+	switch scheme, _, _ := strings.Cut(catalog, "://"); scheme {
 	case "sqlite":
-		return sqliteSource(opt)
+		return kindSQLite
 	case "postgres", "postgresql":
-		return postgresSource(opt)
+		return kindPostgres
 	case "rest+https", "rest+http":
-		return restSource(opt)
+		return kindREST
 	default:
-		return source{}, fmt.Errorf("catalog: %q is none of sqlite:///absolute/path/catalog.db, postgres://user@host/database and rest+https://host/path",
-			redactURL(opt.Catalog))
+		return kindUnknown
+	}
+}
+
+// Validate looks at the text of Catalog and Warehouse, and at nothing else: no disk, no network. Its errors name the
+// key and the way out, and repeat no credentials.
+func (o Options) Validate() error {
+	var err error
+	switch kindOf(o.Catalog) {
+	case kindSQLite:
+		_, err = catalogPath(o.Catalog)
+	case kindPostgres:
+		_, err = postgresURL(o.Catalog)
+	case kindREST:
+		_, err = restURL(o.Catalog)
+	default:
+		err = fmt.Errorf("catalog: %q is none of sqlite:///absolute/path/catalog.db, postgres://user@host/database and rest+https://host/path",
+			redactURL(o.Catalog))
+	}
+	_, werr := warehouseURL(o, "")
+	return errors.Join(err, werr)
+}
+
+// sourceOf reads the key catalog, which Validate has seen. It talks to nobody.
+func sourceOf(opt Options) (source, error) {
+	switch kindOf(opt.Catalog) {
+	case kindSQLite:
+		return sqliteSource(opt)
+	case kindPostgres:
+		return postgresSource(opt)
+	default:
+		return restSource(opt)
 	}
 }
 

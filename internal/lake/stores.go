@@ -11,6 +11,8 @@ import (
 	"time"
 
 	iceio "github.com/apache/iceberg-go/io"
+
+	"github.com/siglakecol/siglakecol/internal/objstore"
 )
 
 // objectSchemes are the stores that are buckets.
@@ -32,7 +34,7 @@ type fullIO interface {
 // stores is the IO of a lake: the local disk, and one IO per bucket, opened when something in it is first asked for. A
 // table may lie in another bucket than the warehouse of new tables.
 type stores struct {
-	s3       S3
+	s3       objstore.S3
 	patience time.Duration
 
 	mu      sync.Mutex
@@ -41,7 +43,7 @@ type stores struct {
 
 var _ fullIO = (*stores)(nil)
 
-func newStores(opt S3, patience time.Duration) *stores {
+func newStores(opt objstore.S3, patience time.Duration) *stores {
 	return &stores{s3: opt, patience: patience, buckets: map[string]*objectIO{}}
 }
 
