@@ -57,10 +57,10 @@ func factories(t *testing.T) otelcol.Factories {
 
 // load resolves, decodes and validates a configuration as the Collector does, and returns it with its
 // effective form.
-func load(t *testing.T, uri string) (*otelcol.Config, *confmap.Conf) {
+func load(t *testing.T, uris ...string) (*otelcol.Config, *confmap.Conf) {
 	t.Helper()
 	provider, err := otelcol.NewConfigProvider(otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-		URIs:              []string{uri},
+		URIs:              uris,
 		ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory(), envprovider.NewFactory(), yamlprovider.NewFactory()},
 	}})
 	require.NoError(t, err)
@@ -93,12 +93,18 @@ func TestShippedConfigurations(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("config", "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	for _, name := range []string{"SIGLAKE_DATA", "SIGLAKE_OTLP_GRPC", "SIGLAKE_OTLP_HTTP", "SIGLAKE_HEALTH", "SIGLAKE_METRICS_PORT"} {
+	for _, name := range []string{"SIGLAKE_DATA", "SIGLAKE_OTLP_GRPC", "SIGLAKE_OTLP_HTTP", "SIGLAKE_HEALTH", "SIGLAKE_METRICS_PORT", "SIGLAKE_CATALOG", "SIGLAKE_WAREHOUSE"} {
 		t.Setenv(name, "") // to be restored
 		require.NoError(t, os.Unsetenv(name))
 	}
 	for _, file := range files {
-		_, effective := load(t, "file:"+file)
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		uris := []string{"file:" + file}
+		if !strings.Contains(string(raw), "\nservice:") { // to be laid over another
+			uris = []string{"file:" + filepath.Join("config", "default.yaml"), uris[0]}
+		}
+		_, effective := load(t, uris...)
 		keepsAck(t, effective)
 	}
 
@@ -107,12 +113,15 @@ func TestShippedConfigurations(t *testing.T) {
 		if want != "./data" { // the default comes first: nothing is set yet
 			t.Setenv("SIGLAKE_DATA", want)
 		}
-		_, effective := load(t, "file:"+filepath.Join("config", "default.yaml"))
+		cfg, effective := load(t, "file:"+filepath.Join("config", "default.yaml"))
+		drain, ok := cfg.Extensions[component.MustNewID("lakecompactor")].(*lakecompactor.Config)
+		require.True(t, ok)
+		require.Equal(t, "sqlite://"+want+"/catalog.db", string(drain.Catalog))
 		for key, value := range map[string]any{
 			"exporters::siglake::wal::directory":                      want + "/wal",
 			"extensions::lakecompactor::wal_directory":                want + "/wal",
 			"extensions::lakecompactor::warehouse":                    want + "/warehouse",
-			"extensions::lakecompactor::catalog":                      "sqlite://" + want + "/catalog.db",
+			"extensions::lakecompactor::catalog":                      "[REDACTED]", // it may hold a password
 			"receivers::otlp::protocols::grpc::endpoint":              "localhost:4317",
 			"receivers::otlp::protocols::http::endpoint":              "localhost:4318",
 			"extensions::healthcheckv2::http::endpoint":               "localhost:13133",
