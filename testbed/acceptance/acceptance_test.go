@@ -36,7 +36,7 @@ func TestEveryFieldOfOTLPIsStored(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "refused_logs.json"), []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"zz"}]}]}]}`), 0o600))
 	var out bytes.Buffer
-	good, err := run(t.Context(), &out, dir, false, 50)
+	good, err := run(t.Context(), &out, dir, "sqlite", false, 50)
 	t.Log("\n" + out.String())
 	require.NoError(t, err)
 	require.True(t, good, "the tables differ from what was sent")

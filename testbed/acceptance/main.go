@@ -1,7 +1,9 @@
-// Command acceptance sends every OTLP file below a folder through a collector of its own and compares the Iceberg tables
-// with the files, cell by cell. It exits 1 on any difference.
+// Command acceptance sends every OTLP file below a folder, and those of testdata/adversarial, through a collector of its
+// own into one set of Iceberg tables and compares the tables with the files, cell by cell. It exits 1 on any difference.
 //
-//	acceptance -payloads DIR
+//	acceptance -payloads DIR [-catalog sqlite|postgres]
+//
+// With postgres the catalog is a PostgreSQL and the warehouse a bucket of an S3 server, both of its own.
 package main
 
 import (
@@ -25,12 +27,13 @@ import (
 
 func main() {
 	payloads := flag.String("payloads", "", "folder with .json, .jsonl and .pb files of OTLP requests")
+	catalog := flag.String("catalog", "sqlite", "sqlite (and local files) or postgres (and S3)")
 	keep := flag.Bool("keep", false, "keep the data directory and the collector's log")
 	limit := flag.Int("differences", 50, "how many differences to print")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	good, err := run(ctx, os.Stdout, *payloads, *keep, *limit)
+	good, err := run(ctx, os.Stdout, *payloads, *catalog, *keep, *limit)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "acceptance:", err)
 	}
@@ -50,11 +53,11 @@ extensions:
 `
 
 // run checks one folder and prints what it finds. It returns false on any difference.
-func run(ctx context.Context, out io.Writer, payloads string, keep bool, limit int) (good bool, err error) {
+func run(ctx context.Context, out io.Writer, payloads, catalog string, keep bool, limit int) (good bool, err error) {
 	if payloads == "" {
 		return false, errors.New("say -payloads DIR")
 	}
-	requests, err := accept.Load(payloads)
+	requests, err := load(payloads)
 	if err != nil {
 		return false, err
 	}
@@ -67,11 +70,16 @@ func run(ctx context.Context, out io.Writer, payloads string, keep bool, limit i
 	} else {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
+	place, end, err := choose(catalog, &opt)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	sent, err := deliver(ctx, opt, dir, requests)
 	if err != nil {
 		return false, err
 	}
-	reader, err := tables.Open(opt.Data)
+	reader, err := tables.OpenAt(place)
 	if err != nil {
 		return false, err
 	}
@@ -80,6 +88,27 @@ func run(ctx context.Context, out io.Writer, payloads string, keep bool, limit i
 		return false, err
 	}
 	return report(out, sent, differences, limit), nil
+}
+
+// load reads the requests of the folder and those of testdata/adversarial.
+func load(payloads string) ([]accept.Request, error) {
+	requests, err := accept.Load(payloads)
+	if err != nil {
+		return nil, err
+	}
+	root, err := testenv.Root()
+	if err != nil {
+		return nil, err
+	}
+	hostile, err := accept.Load(filepath.Join(root, "testdata", "adversarial"))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range hostile {
+		r.Name = "adversarial/" + r.Name
+		requests = append(requests, r)
+	}
+	return requests, nil
 }
 
 func options() (collector.Options, string, error) {

@@ -21,6 +21,7 @@ import path from 'node:path';
 import * as catalog from './lib/catalog.mjs';
 import * as parquet from './lib/parquet.mjs';
 import { setS3Root } from './lib/files.mjs';
+import { prune } from './lib/prune.mjs';
 import { verify } from './lib/verify.mjs';
 import { decodeBound, load, manifestRows } from './lib/table.mjs';
 
@@ -106,7 +107,7 @@ async function run(args, defaults) {
       return print(json(await summary(db, table)));
     case 'verify': {
       const s = await summary(db, table);
-      s.wrong = await verify(db, table);
+      s.wrong = [...await verify(db, table), ...await prune(db, table)];
       if (s.manifest_rows !== s.parquet_rows) s.wrong.push(`manifests claim ${s.manifest_rows} rows, the files hold ${s.parquet_rows}`);
       return print(json(s));
     }

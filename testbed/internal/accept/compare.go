@@ -97,6 +97,13 @@ func compareTable(ctx context.Context, r *tables.Reader, table string, sent []Se
 	for _, w := range summary.Wrong {
 		out = append(out, Difference{Name: table, Row: -1, Problem: w})
 	}
+	acked := 0
+	for _, s := range sent {
+		acked += s.Stored()
+	}
+	if summary.Count() != acked { // that the files hold as many as the manifests claim is Verify's part
+		out = append(out, Difference{Name: table, Row: -1, Problem: fmt.Sprintf("%d rows were acknowledged, the manifests have %d", acked, summary.Count())})
+	}
 	var rows []got
 	err = r.Rows(ctx, table, func(row tables.Row) error {
 		g, err := position(row)

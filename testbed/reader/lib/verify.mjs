@@ -53,9 +53,14 @@ export async function verify(db, table) {
       }
     });
     const spec = table.specs.get(f.spec) ?? [];
+    if (spec.length === 0) say('it belongs to no partition spec with a field');
     for (const p of spec) {
       if (p.transform !== 'day') continue;
       const told = f.partition[p.name];
+      if (told === null || told === undefined) {
+        say(`it has no value for partition ${p.name}`);
+        continue;
+      }
       if (row[1] !== 1n) say(`${row[1]} days in one file of partition ${p.name}=${told}`);
       const days = row[2].days;
       if (Number(told) !== days) say(`partition ${p.name} is ${told}, the rows are of day ${days}`);

@@ -34,6 +34,8 @@ for (const [name, options, want] of [
   ['a false upper bound', { change: (f) => ({ ...f, upper_bounds: [{ key: 3, value: Buffer.from('a') }] }) }, /body: upper bound a is below/],
   ['a false row count', { change: (f) => ({ ...f, record_count: 4n }) }, /says 4 rows, the file has 3/],
   ['a false partition', { change: (f) => ({ ...f, partition: { timestamp_day: 19783 } }) }, /partition timestamp_day is 19783/],
+  ['no partition', { change: (f) => ({ ...f, partition: { timestamp_day: null } }) }, /no value for partition timestamp_day/],
+  ['a bound that hides a row', { change: (f) => ({ ...f, lower_bounds: [{ key: 3, value: Buffer.from('b') }] }) }, /body < b: left out by its bounds, and has 1 such rows/],
   ['a false size', { change: (f) => ({ ...f, file_size_in_bytes: 1n }) }, /says 1 bytes/],
 ]) {
   test(`verify finds ${name}`, async () => {
