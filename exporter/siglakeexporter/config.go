@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
 // Config is what a user writes under exporters::siglake.
@@ -80,7 +82,15 @@ func (c *SegmentConfig) Validate() error {
 	return errors.Join(append(errs,
 		atLeast("max_events", int64(c.MaxEvents), 1, "rows, for example 4096"),
 		atLeast("max_bytes", c.MaxBytes, 1, "bytes, for example 33554432"),
+		atMost("max_bytes", c.MaxBytes, wal.MaxSegmentBytes, "bytes, for example 33554432: a segment is read as a whole"),
 	)...)
+}
+
+func atMost(key string, value, most int64, want string) error {
+	if value <= most {
+		return nil
+	}
+	return fmt.Errorf("%s: %d is above %d; give %s", key, value, most, want)
 }
 
 func atLeast(key string, value, least int64, want string) error {

@@ -1,6 +1,7 @@
 package siglakeexporter
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,5 +108,24 @@ func TestConfig_refuses_unknown_keys(t *testing.T) {
 		{"wal": map[string]any{"sending_queue": 1}},
 	} {
 		require.ErrorContains(t, confmap.NewFromStringMap(in).Unmarshal(createDefaultConfig()), "sending_queue")
+	}
+}
+
+// E13: a segment that no reader takes would be poison, with all its rows.
+func TestConfig_refuses_segments_that_no_reader_takes_E13(t *testing.T) {
+	t.Parallel()
+	for bytes, want := range map[int64]string{
+		512 << 20:     "",
+		512<<20 + 1:   "wal::segment: max_bytes: 536870913 is above 536870912; give bytes, for example 33554432: a segment is read as a whole",
+		math.MaxInt64: "max_bytes: 9223372036854775807 is above 536870912",
+	} {
+		cfg := createDefaultConfig().(*Config)
+		cfg.WAL.Directory = "wal"
+		cfg.WAL.Segment.MaxBytes = bytes
+		if err := confmap.Validate(cfg); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
 	}
 }

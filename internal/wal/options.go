@@ -40,6 +40,9 @@ const (
 	defaultMaxAge          = 5 * time.Second
 	defaultSegmentMaxBytes = 32 << 20
 	defaultMaxInFlight     = 64 << 20
+	// MaxSegmentBytes is the largest SegmentMaxBytes. A reader holds a segment as a whole and takes none over 1 GiB
+	// (frame.DecodeOptions); the last group may carry a segment past its limit.
+	MaxSegmentBytes = 512 << 20
 	// defaultMaxWaiting is 80 ms of 100,000 requests/s, each with a goroutine and a connection's stream: some 100 MiB.
 	defaultMaxWaiting = 8192
 	// defaultMaxTenants and defaultMaxLanes are what was measured idle (docs/performance.md): a lane costs a
@@ -107,6 +110,9 @@ func (o *Options) check() error {
 		if f.value < 0 {
 			return fmt.Errorf("open wal %s: %s is %d; it must not be negative", o.Dir, f.name, f.value)
 		}
+	}
+	if o.SegmentMaxBytes > MaxSegmentBytes {
+		return fmt.Errorf("open wal %s: segment.max_bytes is %d; no reader takes a segment over %d", o.Dir, o.SegmentMaxBytes, MaxSegmentBytes)
 	}
 	o.setDefaults()
 	return nil

@@ -132,7 +132,7 @@ func TestE13_bodies_of_three_MiB(t *testing.T) {
 
 // Records of 10,000 attributes, spans of 10,000 links, points of 1,000 exemplars, values nested as deep as they may be.
 func TestSizes_of_lists(t *testing.T) {
-	n := 40
+	n := 200
 	if testenv.Soak() {
 		n = 400
 	}
