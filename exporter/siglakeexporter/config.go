@@ -15,6 +15,8 @@ type Config struct {
 	WAL     WALConfig     `mapstructure:"wal"`
 	Commit  CommitConfig  `mapstructure:"commit"`
 	Tenancy TenancyConfig `mapstructure:"tenancy"`
+	// IndexAttribute names the resource attribute whose value is the index of the resource's rows; empty: none does.
+	IndexAttribute string `mapstructure:"index_attribute"`
 }
 
 // WALConfig says where the write-ahead log is and when it refuses. It is comparable: exporters that share a

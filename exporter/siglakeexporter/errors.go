@@ -29,6 +29,10 @@ const (
 // errContent marks rows that cannot be turned into the table's shape, today or later.
 var errContent = errors.New("cannot be stored")
 
+// errPartly marks a request for several indexes of which some have their rows. A client that sends it again stores
+// those twice.
+var errPartly = errors.New("rows for other indexes were written")
+
 // The limits that do not end with a request, within milliseconds: the drain has to make room, or a person.
 const (
 	limitBytes   = "max_bytes"
@@ -41,6 +45,7 @@ const (
 //
 //	cause                                       gRPC                HTTP   retry hint
 //	bad or unavailable mode, bad name           INVALID_ARGUMENT    400    none, permanent
+//	index that holds another signal             INVALID_ARGUMENT    400    none, permanent
 //	no tenant, or one while tenancy is off      INVALID_ARGUMENT    400    none, permanent
 //	tenant not allowed                          PERMISSION_DENIED   403    none, permanent
 //	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
@@ -53,23 +58,30 @@ const (
 // The error's text is the whole cause, for the log; the status has what the client may know.
 func classify(err error) error {
 	var full *wal.LimitError
+	var holds *wal.HoldsError
+	nothing := "nothing was written"
+	if errors.Is(err, errPartly) {
+		nothing = "rows for other indexes were written"
+	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errParameter), errors.Is(err, segment.ErrBadName):
+		return refuse(err, codes.InvalidArgument)
+	case errors.As(err, &holds):
 		return refuse(err, codes.InvalidArgument)
 	case errors.Is(err, errDenied):
 		return refuse(err, codes.PermissionDenied)
 	case errors.Is(err, errContent), errors.Is(err, wal.ErrRequest):
 		return refuse(err, codes.InvalidArgument)
 	case errors.As(err, &full):
-		return retry(err, codes.ResourceExhausted, "refused, nothing was written: "+full.Error(), retryAfterLimit(full))
+		return retry(err, codes.ResourceExhausted, "refused, "+nothing+": "+full.Error(), retryAfterLimit(full))
 	case errors.Is(err, wal.ErrClosed):
-		return retry(err, codes.Unavailable, "shutting down, nothing was written", retryClosed)
+		return retry(err, codes.Unavailable, "shutting down, "+nothing, retryClosed)
 	case errors.Is(err, wal.ErrLockLost):
-		return retry(err, codes.Unavailable, "another process may have the write-ahead log, nothing was written", retryStorage)
+		return retry(err, codes.Unavailable, "another process may have the write-ahead log, "+nothing, retryStorage)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return retry(err, codes.Unavailable, "the client gave up before its rows were admitted, nothing was written", retryClosed)
+		return retry(err, codes.Unavailable, "the client gave up before its rows were admitted, "+nothing, retryClosed)
 	default:
 		return retry(err, codes.Unavailable, "storage trouble, the rows are not acknowledged"+errnoText(err), retryStorage)
 	}
@@ -106,7 +118,8 @@ func isTrouble(err error) bool {
 			return false
 		}
 	}
-	return true
+	_, other := errors.AsType[*wal.HoldsError](err)
+	return !other
 }
 
 // errnoText names the system's reason without the server's paths.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
@@ -31,6 +33,8 @@ const (
 	// row. The largest honest request, 20 MiB of 100-byte records under a resource of 10 KiB, comes to 2 GiB. The
 	// drain writes a third of a GiB a second, so this is what one request may hold its lane up: some 12 s.
 	maxExpanded = 4 << 30
+	// partsAtOnce bounds the parts of one request that are written at a time: each waits for a disk sync of its own.
+	partsAtOnce = 16
 )
 
 // siglake is the exporter of one signal; T is its pdata.
@@ -43,6 +47,8 @@ type siglake[T any] struct {
 	encode  func(arrival time.Time, requests ...T) (otelarrow.Batch, error)
 	mode    wal.Mode // for requests that name none
 	shared  *registry
+	split   *splitter[T]
+	indexes indexes
 	merger  *merger[T]
 	metrics *metrics
 	health  health
@@ -56,19 +62,19 @@ type siglake[T any] struct {
 }
 
 func newLogs(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[plog.Logs], error) {
-	return newExporter(set, cfg, shared, otelarrow.Logs, plog.Logs.LogRecordCount, (&plog.ProtoMarshaler{}).LogsSize, otelarrow.NewEncoder().EncodeLogs)
+	return newExporter(set, cfg, shared, otelarrow.Logs, splitLogs(), plog.Logs.LogRecordCount, (&plog.ProtoMarshaler{}).LogsSize, otelarrow.NewEncoder().EncodeLogs)
 }
 
 func newTraces(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[ptrace.Traces], error) {
-	return newExporter(set, cfg, shared, otelarrow.Traces, ptrace.Traces.SpanCount, (&ptrace.ProtoMarshaler{}).TracesSize, otelarrow.NewEncoder().EncodeTraces)
+	return newExporter(set, cfg, shared, otelarrow.Traces, splitTraces(), ptrace.Traces.SpanCount, (&ptrace.ProtoMarshaler{}).TracesSize, otelarrow.NewEncoder().EncodeTraces)
 }
 
 // newMetricsExporter counts metrics and not data points: one without points is no empty request.
 func newMetricsExporter(set exporter.Settings, cfg component.Config, shared *registry) (*siglake[pmetric.Metrics], error) {
-	return newExporter(set, cfg, shared, otelarrow.Metrics, pmetric.Metrics.MetricCount, (&pmetric.ProtoMarshaler{}).MetricsSize, otelarrow.NewEncoder().EncodeMetrics)
+	return newExporter(set, cfg, shared, otelarrow.Metrics, splitMetrics(), pmetric.Metrics.MetricCount, (&pmetric.ProtoMarshaler{}).MetricsSize, otelarrow.NewEncoder().EncodeMetrics)
 }
 
-func newExporter[T any](set exporter.Settings, cfg component.Config, shared *registry, signal otelarrow.Signal, items, size func(T) int,
+func newExporter[T any](set exporter.Settings, cfg component.Config, shared *registry, signal otelarrow.Signal, split *splitter[T], items, size func(T) int,
 	encode func(time.Time, ...T) (otelarrow.Batch, error),
 ) (*siglake[T], error) {
 	c, ok := cfg.(*Config)
@@ -88,7 +94,10 @@ func newExporter[T any](set exporter.Settings, cfg component.Config, shared *reg
 	if err != nil {
 		return nil, fmt.Errorf("create siglake exporter for %s: %w", signal, err)
 	}
-	e := &siglake[T]{cfg: c, set: set, signal: signal, items: items, size: size, encode: encode, mode: mode, shared: shared, metrics: m, schema: schema}
+	e := &siglake[T]{
+		cfg: c, set: set, signal: signal, items: items, size: size, encode: encode, mode: mode, shared: shared, metrics: m, schema: schema,
+		split: split, indexes: indexes{signal, c.IndexAttribute},
+	}
 	e.merger = newMerger(e.commit)
 	e.frames.Put(first)
 	return e, nil
@@ -126,7 +135,7 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 	e.health.start(host)
 	log.join(&e.health)
 	if first && !hasExtension(host, ingestparamsType) {
-		e.set.Logger.Warn("no ingestparams extension runs: the query parameter commit is ignored, and header and metadata are too unless the "+
+		e.set.Logger.Warn("no ingestparams extension runs: the query parameters commit, tenant and index are ignored, and headers and metadata are too unless the "+
 			"receiver sets include_metadata; such requests get commit::default",
 			zap.String("commit", string(e.cfg.Commit.Default)),
 			zap.String("fix", "add ingestparams to service::extensions and to the middlewares of each receiver"))
@@ -181,11 +190,15 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 		e.metrics.tenantRefused.Add(ctx, 1, byReason(reason))
 		return classify(err)
 	}
-	r := &request[T]{data: data, items: e.items(data), tenant: tenant, mode: mode}
-	if r.items == 0 {
-		return nil // an empty request: success, nothing written
+	parts, reason, err := e.split.split(ctx, e.indexes, data)
+	if err != nil {
+		e.metrics.indexRefused.Add(ctx, 1, byReason(reason))
+		return classify(err)
 	}
-	err = e.store(ctx, r)
+	err = e.storeAll(ctx, tenant, mode, parts)
+	if _, other := errors.AsType[*wal.HoldsError](err); other {
+		e.metrics.indexRefused.Add(ctx, 1, byReason(indexOtherSignal))
+	}
 	switch {
 	case err == nil:
 		e.health.well()
@@ -195,23 +208,70 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 	return classify(err)
 }
 
-// store commits r alone, or when it is small with others that come at once.
-func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
+// storeAll stores the parts of a request side by side and returns when all are done. What can be known before is
+// known before anything is written: each index has its lane and holds this signal. After that a part may still be
+// refused while others are stored: the error is errPartly then.
+func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode wal.Mode, parts []part[T]) error {
+	var requests []*request[T]
+	for _, p := range parts {
+		// An empty request is a success, and nothing is written.
+		if n := e.items(p.data); n > 0 {
+			requests = append(requests, &request[T]{data: p.data, items: n, tenant: tenant, index: p.index, mode: mode})
+		}
+	}
+	if len(requests) == 0 {
+		return nil
+	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.log == nil {
 		return wal.ErrClosed
 	}
-	if err := e.log.Enter(r.tenant); err != nil {
+	if err := e.log.Enter(tenant); err != nil {
 		return err
 	}
-	defer e.log.Leave(r.tenant)
+	defer e.log.Leave(tenant)
+	if len(requests) == 1 {
+		return e.store(ctx, requests[0])
+	}
+	for _, r := range requests {
+		if err := e.log.Reserve(tenant, r.index, e.holds(r.index)); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, len(requests))
+	var g errgroup.Group
+	g.SetLimit(partsAtOnce)
+	for i, r := range requests {
+		g.Go(func() error {
+			errs[i] = e.store(ctx, r)
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in errs
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) == 0 || len(failed) == len(requests) {
+		return errors.Join(failed...)
+	}
+	return errors.Join(append(failed, errPartly)...)
+}
+
+// holds is what a lane is told that its rows are: nothing where the name of the index says it.
+func (e *siglake[T]) holds(index string) string {
+	if index == e.signal.Table() {
+		return ""
+	}
+	return e.signal.String()
+}
+
+// store commits r alone, or when it is small with others that come at once.
+func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 	if r.items <= mergedItems {
 		if r.size = e.size(r.data); r.size <= mergedBytes {
 			return e.merger.do(ctx, r)
 		}
 	}
-	return e.write(ctx, r.tenant, r.mode, r.data)
+	return e.write(ctx, r, r.data)
 }
 
 // commit stores a group of requests as one batch. One whose rows cannot be stored does not fail the others, nor does
@@ -222,18 +282,18 @@ func (e *siglake[T]) commit(group []*request[T]) {
 	for i, r := range group {
 		data[i] = r.data
 	}
-	err := e.write(ctx, group[0].tenant, group[0].mode, data...)
+	err := e.write(ctx, group[0], data...)
 	alone := len(group) > 1 && (errors.Is(err, errContent) || isPressure(err))
 	for _, r := range group {
 		r.err = err
 		if alone {
-			r.err = e.write(ctx, r.tenant, r.mode, r.data)
+			r.err = e.write(ctx, r, r.data)
 		}
 	}
 }
 
-// write appends requests as one batch.
-func (e *siglake[T]) write(ctx context.Context, tenant string, mode wal.Mode, requests ...T) error {
+// write appends requests as one batch to where to goes.
+func (e *siglake[T]) write(ctx context.Context, to *request[T], requests ...T) error {
 	batch, err := e.encode(time.Now(), requests...)
 	if err != nil {
 		return fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
@@ -249,11 +309,11 @@ func (e *siglake[T]) write(ctx context.Context, tenant string, mode wal.Mode, re
 			return err
 		}
 		if _, err := e.log.Append(ctx, wal.Request{
-			Tenant: tenant, Index: e.signal.Table(),
+			Tenant: to.tenant, Index: to.index, Holds: e.holds(to.index),
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
-			Mode: mode,
+			Mode: to.mode,
 		}); err != nil {
-			if isFull(err, mode) {
+			if isFull(err, to.mode) {
 				e.log.stand(err) // until the log says that there is room
 			}
 			return err

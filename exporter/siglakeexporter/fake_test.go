@@ -17,6 +17,8 @@ type fakeLog struct {
 	closes  int
 	full    error          // answer of Enter
 	inside  map[string]int // requests between Enter and Leave, by tenant
+	reserve []error        // answers of the next Reserve calls, then nil
+	held    []string       // what Reserve was asked for
 	limited int            // appends whose ctx had a deadline
 	block   chan struct{}  // if set, Append waits for it, whatever its ctx says
 }
@@ -48,6 +50,19 @@ func (f *fakeLog) Append(ctx context.Context, r wal.Request) (wal.Receipt, error
 	err := f.fail[0]
 	f.fail = f.fail[1:]
 	return wal.Receipt{}, err
+}
+
+// Reserve answers as told.
+func (f *fakeLog) Reserve(tenant, index, holds string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = append(f.held, tenant+"/"+index+"="+holds)
+	if len(f.reserve) == 0 {
+		return nil
+	}
+	err := f.reserve[0]
+	f.reserve = f.reserve[1:]
+	return err
 }
 
 // Enter lets in while full is nil.

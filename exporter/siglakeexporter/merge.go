@@ -28,6 +28,7 @@ type request[T any] struct {
 	items  int
 	size   int // bytes of protobuf
 	tenant string
+	index  string
 	mode   wal.Mode
 
 	err  error
@@ -39,7 +40,7 @@ type request[T any] struct {
 // next batch with all who wait as well. So nothing is merged, and nothing waits, on a quiet server, and no tenant waits
 // for another's disk writes.
 type merger[T any] struct {
-	// commit stores a group, of one tenant and one mode, as one batch and gives each of it its err.
+	// commit stores a group, of one tenant, one index and one mode, as one batch and gives each of it its err.
 	commit  func(group []*request[T])
 	leaders int
 
@@ -143,7 +144,7 @@ func (m *merger[T]) next(tenant string) {
 	var group []*request[T]
 	items := 0
 	q.waiting = slices.DeleteFunc(q.waiting, func(r *request[T]) bool {
-		if r.mode != first.mode || len(group) > 0 && items+r.items > groupItems {
+		if r.mode != first.mode || r.index != first.index || len(group) > 0 && items+r.items > groupItems {
 			return false
 		}
 		group = append(group, r)

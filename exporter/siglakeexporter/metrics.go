@@ -17,7 +17,7 @@ const (
 
 // metrics are the instruments of metadata.yaml.
 type metrics struct {
-	adjusted, rowless, tenantRefused metric.Int64Counter
+	adjusted, rowless, tenantRefused, indexRefused metric.Int64Counter
 }
 
 func newMetrics(m metric.Meter) (*metrics, error) {
@@ -39,7 +39,16 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms := &metrics{adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused}
+	indexRefused, err := m.Int64Counter("siglake_ingest_index_refused_total",
+		metric.WithDescription("Requests refused for the index they name, by reason."),
+		metric.WithUnit("{request}"))
+	if err != nil {
+		return nil, err
+	}
+	ms := &metrics{adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused, indexRefused: indexRefused}
+	for _, reason := range [...]string{indexBadName, indexOtherSignal} {
+		ms.indexRefused.Add(context.Background(), 0, byReason(reason))
+	}
 	for _, reason := range tenantReasons() {
 		ms.tenantRefused.Add(context.Background(), 0, byReason(reason))
 	}

@@ -64,11 +64,7 @@ func (m Mode) wal() (wal.Mode, error) {
 // include_metadata and without the ingestparams extension brings headers unchecked, so all is checked here.
 // Errors satisfy errors.Is with errParameter.
 func requestMode(ctx context.Context, byDefault wal.Mode) (wal.Mode, error) {
-	md := client.FromContext(ctx).Metadata
-	if len(md.Get(keyIndex)) > 0 {
-		return 0, fmt.Errorf("%w %s: choosing where rows go is not built in this version; leave it out", errParameter, keyIndex)
-	}
-	values := md.Get(keyCommit)
+	values := client.FromContext(ctx).Metadata.Get(keyCommit)
 	switch len(values) {
 	case 0:
 		return byDefault, nil

@@ -27,7 +27,6 @@ func TestRequestMode(t *testing.T) {
 		{name: "unknown", md: map[string][]string{keyCommit: {"Auto\n"}}, err: `request parameter commit: "Auto\n" is not one of auto, wait_for, mirrored, force`},
 		{name: "empty", md: map[string][]string{keyCommit: {""}}, err: `request parameter commit: "" is not one of auto, wait_for, mirrored, force`},
 		{name: "repeated", md: map[string][]string{keyCommit: {"auto", "auto"}}, err: `request parameter commit: given 2 times, want exactly one of auto, wait_for, mirrored, force`},
-		{name: "index", md: map[string][]string{keyIndex: {"audit"}}, err: `request parameter x-siglake-index: choosing where rows go is not built in this version; leave it out`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

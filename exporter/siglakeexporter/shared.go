@@ -16,6 +16,7 @@ import (
 type appender interface {
 	Enter(tenant string) error
 	Leave(tenant string)
+	Reserve(tenant, index, holds string) error
 	Append(ctx context.Context, r wal.Request) (wal.Receipt, error)
 	Close(ctx context.Context) error
 }

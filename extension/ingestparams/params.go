@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Where a request may name its commit mode and its tenant, strongest first.
+// Where a request may name its commit mode, its tenant and its index, strongest first.
 const (
 	queryCommit    = "commit"
 	headerCommit   = "X-Siglake-Commit"
@@ -25,6 +25,17 @@ const (
 	headerIndex   = "X-Siglake-Index"
 	metadataIndex = "x-siglake-index"
 )
+
+// parameter is a name that a request may give: where, and the label that a refusal is counted under.
+type parameter struct {
+	query, header, metadata string
+	reason                  reason
+}
+
+var names = [...]parameter{
+	{queryTenant, headerTenant, metadataTenant, reasonTenant},
+	{queryIndex, headerIndex, metadataIndex, reasonIndex},
+}
 
 const legalModes = "auto, wait_for, mirrored, force"
 
@@ -51,59 +62,72 @@ func legalMode(mode string) bool {
 }
 
 // fromHTTP returns what r chooses. The query wins over the header for the commit mode, and the header is not looked
-// at then. For the tenant both have to agree: a proxy may vouch for the header, and what it says is not overruled by
-// who writes the address.
+// at then. For tenant and index both have to agree: a proxy may vouch for the header, and what it says is not overruled
+// by who writes the address.
 func fromHTTP(r *http.Request) (choice, *problem) {
 	query, p := parseQuery(r.URL.RawQuery)
 	if p != nil {
 		return nil, p
 	}
-	if query.Has(queryIndex) {
-		return nil, noIndex("query parameter " + queryIndex)
-	}
-	if len(r.Header.Values(headerIndex)) > 0 {
-		return nil, noIndex("header " + headerIndex)
-	}
 	source, modes := "query parameter "+queryCommit, query[queryCommit]
 	if !query.Has(queryCommit) {
 		source, modes = "header "+headerCommit, r.Header.Values(headerCommit)
 	}
-	asked, named := query[queryTenant], r.Header.Values(headerTenant)
-	switch {
-	case len(asked) == 0:
-		return choose(source, modes, "header "+headerTenant, named)
-	case len(named) > 0 && !slices.Equal(asked, named):
-		return nil, &problem{reasonTenant, fmt.Sprintf("query parameter %s: %s is not what header %s says; name the tenant in one of them",
-			queryTenant, quote(asked[0]), headerTenant)}
-	default:
-		return choose(source, modes, "query parameter "+queryTenant, asked)
+	c := choice{}
+	if p := c.takeMode(source, modes); p != nil {
+		return nil, p
 	}
+	for _, name := range names {
+		asked, given := query[name.query], r.Header.Values(name.header)
+		source, values := "query parameter "+name.query, asked
+		switch {
+		case len(asked) == 0:
+			source, values = "header "+name.header, given
+		case len(given) > 0 && !slices.Equal(asked, given):
+			return nil, &problem{name.reason, fmt.Sprintf("query parameter %s: %s is not what header %s says; name the %s in one of them",
+				name.query, quote(asked[0]), name.header, name.query)}
+		}
+		if p := c.takeName(name, source, values); p != nil {
+			return nil, p
+		}
+	}
+	return c, nil
 }
 
 // fromGRPC is fromHTTP for the metadata of a gRPC call.
 func fromGRPC(md metadata.MD) (choice, *problem) {
-	if len(md.Get(metadataIndex)) > 0 {
-		return nil, noIndex("metadata " + metadataIndex)
-	}
-	return choose("metadata "+metadataCommit, md.Get(metadataCommit), "metadata "+metadataTenant, md.Get(metadataTenant))
-}
-
-// choose checks what is given for each parameter; what is not given is not chosen.
-func choose(modeSource string, modes []string, tenantSource string, tenants []string) (choice, *problem) {
-	if p := checkMode(modeSource, modes); p != nil {
+	c := choice{}
+	if p := c.takeMode("metadata "+metadataCommit, md.Get(metadataCommit)); p != nil {
 		return nil, p
 	}
-	if len(tenants) > 1 {
-		return nil, &problem{reasonTenant, fmt.Sprintf("%s: given %d times, want exactly one", tenantSource, len(tenants))}
-	}
-	c := choice{}
-	if len(modes) > 0 {
-		c[metadataCommit] = modes
-	}
-	if len(tenants) > 0 {
-		c[metadataTenant] = tenants
+	for _, name := range names {
+		if p := c.takeName(name, "metadata "+name.metadata, md.Get(name.metadata)); p != nil {
+			return nil, p
+		}
 	}
 	return c, nil
+}
+
+// takeMode takes the commit mode, if one is given.
+func (c choice) takeMode(source string, modes []string) *problem {
+	p := checkMode(source, modes)
+	if p == nil && len(modes) > 0 {
+		c[metadataCommit] = modes
+	}
+	return p
+}
+
+// takeName takes a tenant or an index, if one is given. Whether it may be one is for the exporter to say.
+func (c choice) takeName(name parameter, source string, values []string) *problem {
+	switch len(values) {
+	case 0:
+		return nil
+	case 1:
+		c[name.metadata] = values
+		return nil
+	default:
+		return &problem{name.reason, fmt.Sprintf("%s: given %d times, want exactly one", source, len(values))}
+	}
 }
 
 // parseQuery refuses what url.URL.Query drops without a word: dropping half of a query would turn
@@ -139,11 +163,6 @@ func checkMode(source string, values []string) *problem {
 	default:
 		return nil
 	}
-}
-
-// noIndex refuses what this version does not have: ignored, rows would be where nobody looks for them.
-func noIndex(source string) *problem {
-	return &problem{reasonIndex, source + ": choosing the index is not built in this version; leave it out (rows go to the index of their signal)"}
 }
 
 // quote makes a client's text safe to repeat: printable ASCII, bounded.

@@ -26,6 +26,7 @@ func TestFromHTTP(t *testing.T) {
 		header http.Header
 		want   string
 		tenant string
+		index  string
 		reason reason
 		text   string
 	}{
@@ -54,8 +55,15 @@ func TestFromHTTP(t *testing.T) {
 		{name: "repeated header", header: header(headerCommit, "auto", headerCommit, "force"), reason: reasonCommit, text: "header X-Siglake-Commit: given 2 times, want exactly one of " + four},
 		{name: "empty header", header: header(headerCommit, ""), reason: reasonCommit, text: `header X-Siglake-Commit: "" is not one of ` + four},
 		{name: "list in header", header: header(headerCommit, "auto, force"), reason: reasonCommit, text: `header X-Siglake-Commit: "auto, force" is not one of ` + four},
-		{name: "index header", header: header("X-Siglake-Index", "audit"), reason: reasonIndex, text: "header X-Siglake-Index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
-		{name: "index query", query: "index=audit", reason: reasonIndex, text: "query parameter index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
+		{name: "index header", header: header("X-Siglake-Index", "audit"), index: "audit"},
+		{name: "index query", query: "index=audit", index: "audit"},
+		{name: "empty index is for the exporter to refuse", query: "index=", index: "<empty>"},
+		{name: "index twice the same", query: "index=audit", header: header(headerIndex, "audit"), index: "audit"},
+		{name: "query does not overrule the header's index", query: "index=b", header: header(headerIndex, "a"), reason: reasonIndex, text: `query parameter index: "b" is not what header X-Siglake-Index says; name the index in one of them`},
+		{name: "repeated index header", header: header(headerIndex, "a", headerIndex, "b"), reason: reasonIndex, text: "header X-Siglake-Index: given 2 times, want exactly one"},
+		{name: "repeated index query", query: "index=a&index=b", reason: reasonIndex, text: "query parameter index: given 2 times, want exactly one"},
+		{name: "upper case index query", query: "Index=a", reason: reasonQuery, text: `query parameter "Index": names are lower-case, write index`},
+		{name: "all three", query: "index=a&commit=auto&tenant=t", want: "auto", tenant: "t", index: "a"},
 		{name: "tenant header", query: "commit=auto", header: header("x-siglake-tenant", "a"), want: "auto", tenant: "a"},
 		{name: "tenant query", query: "tenant=team-a", tenant: "team-a"},
 		{name: "empty tenant is for the exporter to refuse", query: "tenant=", tenant: "<empty>"},
@@ -76,6 +84,7 @@ func TestFromHTTP(t *testing.T) {
 			got, bad := fromHTTP(r)
 			require.Equal(t, tc.want, first(got[metadataCommit]))
 			require.Equal(t, tc.tenant, first(got[metadataTenant]))
+			require.Equal(t, tc.index, first(got[metadataIndex]))
 			if tc.text == "" {
 				require.Nil(t, bad)
 				return
@@ -93,6 +102,7 @@ func TestFromGRPC(t *testing.T) {
 		md     metadata.MD
 		want   string
 		tenant string
+		index  string
 		text   string
 	}{
 		{name: "nil"},
@@ -100,7 +110,8 @@ func TestFromGRPC(t *testing.T) {
 		{name: "mode", md: metadata.Pairs("X-Siglake-Commit", "auto"), want: "auto"},
 		{name: "unknown", md: metadata.Pairs("x-siglake-commit", "Auto"), text: `metadata x-siglake-commit: "Auto" is not one of auto, wait_for, mirrored, force`},
 		{name: "repeated", md: metadata.Pairs("x-siglake-commit", "auto", "x-siglake-commit", "auto"), text: "metadata x-siglake-commit: given 2 times, want exactly one of auto, wait_for, mirrored, force"},
-		{name: "index", md: metadata.Pairs("x-siglake-index", "a"), text: "metadata x-siglake-index: choosing the index is not built in this version; leave it out (rows go to the index of their signal)"},
+		{name: "index", md: metadata.Pairs("x-siglake-index", "a"), index: "a"},
+		{name: "repeated index", md: metadata.Pairs("x-siglake-index", "a", "x-siglake-index", "a"), text: "metadata x-siglake-index: given 2 times, want exactly one"},
 		{name: "tenant", md: metadata.Pairs("x-siglake-tenant", "a"), tenant: "a"},
 		{name: "repeated tenant", md: metadata.Pairs("x-siglake-tenant", "a", "x-siglake-tenant", "b"), text: "metadata x-siglake-tenant: given 2 times, want exactly one"},
 	} {
@@ -109,6 +120,7 @@ func TestFromGRPC(t *testing.T) {
 			got, bad := fromGRPC(tc.md)
 			require.Equal(t, tc.want, first(got[metadataCommit]))
 			require.Equal(t, tc.tenant, first(got[metadataTenant]))
+			require.Equal(t, tc.index, first(got[metadataIndex]))
 			if tc.text == "" {
 				require.Nil(t, bad)
 				return

@@ -19,6 +19,9 @@ func (r *resolver) clean(by Scope) error {
 			}
 		}
 	}
+	if err := r.cleanDrafts(by); err != nil {
+		return err
+	}
 	entries, err := list(l.root.fs, l.Dir(Poison))
 	if err != nil {
 		return err
@@ -42,6 +45,25 @@ func (r *resolver) clean(by Scope) error {
 		}
 		if err := r.removeTemp(l.Path(Poison, e.Name)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// cleanDrafts removes what a crash left of a writer that said what the lane holds.
+func (r *resolver) cleanDrafts(by Scope) error {
+	if by != ByDrain {
+		return nil
+	}
+	entries, err := list(r.lane.root.fs, r.lane.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if isDraft(e.Name) && !e.IsDir {
+			if err := r.removeTemp(filepath.Join(r.lane.dir, e.Name)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

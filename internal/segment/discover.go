@@ -70,7 +70,7 @@ func (r *Root) tenantLanes(tenant string) (lanes []Lane, strangers []string, err
 
 // isLane judges one entry of a tenant's directory.
 func (r *Root) isLane(dir string, e vfs.Entry) (lane, stranger bool, err error) {
-	if !e.IsDir || checkIndex(e.Name) != nil {
+	if !e.IsDir || CheckIndex(e.Name) != nil {
 		return false, true, nil //nolint:nilerr // a name that is no index is a stranger
 	}
 	inside, err := list(r.fs, filepath.Join(dir, e.Name))
@@ -86,7 +86,7 @@ func isStateDir(e vfs.Entry) bool { return e.IsDir && slices.Contains(dirs(), St
 // laneFile tells whether a name belongs in a lane's directory.
 func laneFile(name string) bool {
 	switch name {
-	case ownerName, headName, ownerName + ".tmp", headName + ".tmp", consumersName:
+	case ownerName, headName, ownerName + ".tmp", headName + ".tmp", consumersName, holdsName:
 		return true
 	}
 	return slices.Contains(dirs(), State(name))

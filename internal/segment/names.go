@@ -70,8 +70,10 @@ func CheckTenant(name string) error {
 	return verdict("tenant", name, ok, "[A-Za-z0-9_-]{1,128}")
 }
 
-// checkIndex accepts [a-z0-9][a-z0-9_-]{0,127}.
-func checkIndex(name string) error {
+// CheckIndex accepts [a-z0-9][a-z0-9_-]{0,127}.
+//
+//	errors  ErrBadName, ErrReservedName (all satisfy errors.Is ErrBadName)
+func CheckIndex(name string) error {
 	ok := len(name) > 0 && len(name) <= maxName && lowerOrDigit(name[0])
 	for i := 1; ok && i < len(name); i++ {
 		c := name[i]

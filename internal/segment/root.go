@@ -233,7 +233,7 @@ func (r *Root) Lane(tenant, index string) (Lane, error) {
 	if err := CheckTenant(tenant); err != nil {
 		return Lane{}, err
 	}
-	if err := checkIndex(index); err != nil {
+	if err := CheckIndex(index); err != nil {
 		return Lane{}, err
 	}
 	l := Lane{root: r, tenant: tenant, index: index, dir: filepath.Join(r.dir, tenant, index)}

@@ -16,7 +16,10 @@ import (
 // Request is one batch for one lane.
 type Request struct {
 	Tenant, Index string
-	Schema        *arrow.Schema // of Body; another one than the open segment's seals that first
+	// Holds is what the rows are, where an index may be of any kind: the first request decides what its lane holds, and
+	// all others are refused, after a restart too. Empty: the index says it.
+	Holds  string
+	Schema *arrow.Schema // of Body; another one than the open segment's seals that first
 	// Body is whole IPC record-batch messages as frame.Encoder makes them. It belongs to the log until Append
 	// returns, which writes into it (frame.MarkSynced): no two requests share one.
 	Body []byte
@@ -45,7 +48,7 @@ type pending struct {
 // Append writes one batch and returns when it is as durable as r.Mode says (see Mode).
 //
 //	return  the segment and the rows of it that are now r's
-//	errors  *LimitError (ErrFull), ErrRequest, ErrClosed, ErrLockLost and segment's name errors: nothing was written.
+//	errors  *LimitError (ErrFull), *HoldsError, ErrRequest, ErrClosed, ErrLockLost and segment's name errors: nothing was written.
 //	        Anything else is trouble with the storage: the rows were refused, yet some may be found after a
 //	        restart; a caller who sends them again may store them twice
 //	ctx     is looked at before admission only: once a request is admitted its fate is the write's
@@ -79,6 +82,10 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 	// After admission: a name whose rows are refused takes no place among the lanes.
 	ln, err := l.lane(r.Tenant, r.Index)
 	if err != nil {
+		l.countRefused(r.Mode, err)
+		return Receipt{}, err
+	}
+	if err := ln.hold(r.Holds); err != nil {
 		l.countRefused(r.Mode, err)
 		return Receipt{}, err
 	}

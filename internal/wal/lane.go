@@ -20,9 +20,11 @@ const hotFor = time.Second
 
 // lane is one tenant and index. It stays for the life of the Log; its goroutines do not.
 type lane struct {
-	log  *Log
-	seg  segment.Lane
-	wake chan struct{} // one slot: something changed for run
+	log     *Log
+	seg     segment.Lane
+	wake    chan struct{} // one slot: something changed for run
+	holdsMu sync.Mutex
+	holds   string // what the lane's rows are, as far as it was asked
 	// rebind asks run to look at the owner file: it seals the open segment if that names another table.
 	rebind atomic.Bool
 

@@ -132,7 +132,7 @@ func TestTenants_C6(t *testing.T) {
 			{query: "?tenant=SEALED", want: 400},
 			{query: "?tenant=team-a", header: []string{"X-Siglake-Tenant", "default"}, want: 400},
 			{query: "?tenant=team-b", want: 403},
-			{query: "?index=x&tenant=team-a", want: 400},
+			{query: "?index=X&tenant=team-a", want: 400},
 		} {
 			code, answer := post(t, url+send.query, body, send.header...)
 			require.Equal(t, send.want, code, "%s%s: %s", path, send.query, answer)
