@@ -82,6 +82,12 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 bench: build ## throughput and latency of this machine against the otlp -> nop ceiling (medians of five)
 	cd testbed && $(GO) run ./cmd/bench
 
+.PHONY: bench-parts
+bench-parts: ## rows per CPU second of the encoder, the layouts of the log, and the Parquet writer against iceberg-go's (ten minutes)
+	$(GO) test -run '^$$' -bench '^BenchmarkEncode$$' -count 5 ./internal/otelarrow
+	$(GO) test -run '^$$' -bench '^BenchmarkLayout$$' -benchtime 100x ./internal/otelarrow
+	$(GO) test -run '^$$' -bench '^BenchmarkCommit$$' -benchtime 7x ./internal/lake
+
 .PHONY: soak
 soak: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the full-size end-to-end runs (an hour)
 	@scripts/need $(E2E_NEEDS)
