@@ -22,7 +22,7 @@ func TestGather_any_order_over_sources(t *testing.T) {
 		mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
 		var sources []otelarrow.Source
 		var refs []otelarrow.RowRef
-		var want []row
+		want := []row{}
 		for s := range 6 {
 			_, b := encode(t, g.request(sig), mem)
 			src := otelarrow.Source{SegmentID: "segment-" + strconv.Itoa(s), FirstRow: int64(100 * s), Record: b.Record}
