@@ -21,6 +21,7 @@ type sqlOptions struct {
 	withWAL   bool
 	since     string
 	until     string
+	maxFetch  string
 }
 
 // span reads --since and --until.
@@ -50,8 +51,11 @@ named, in the shell until \refresh; times are in UTC.
 stale/) is not shown, and told on stderr. --since and --until narrow every table to a time and leave out the files and
 segments that lie outside of it by what manifests and headers say.
 
+Of a warehouse in an object store the files of the tables that a statement names are fetched into a private temporary
+directory first, at most --max-fetch; in the shell each once until \refresh. The directory is removed at the end.
+
 The session reads only: no other statement than SELECT (also DESCRIBE, SHOW, SUMMARIZE, EXPLAIN; everything else exits
-2), no file but those of the tables, nothing written to disk, no extension loaded. A table with row-level deletes is
+2), no file but those of the tables, no result spilled to disk, no extension loaded. A table with row-level deletes is
 refused by name.
 
 Formats: table (values cut at --max-width), json (an array, one row a line), csv; --format is another name of --output.`
@@ -84,6 +88,7 @@ func newSQL(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&opt.withWAL, "with-wal", false, "also the rows that are acknowledged and not in the tables yet, each once")
 	cmd.Flags().StringVar(&opt.since, "since", "", "only rows with this timestamp or a later one: how long ago (90m, 7d) or a time")
 	cmd.Flags().StringVar(&opt.until, "until", "", "only rows with an earlier timestamp than this: how long ago or a time")
+	cmd.Flags().StringVar(&opt.maxFetch, "max-fetch", "4GiB", "most bytes to fetch from an object store to a private temporary directory")
 	cmd.Flags().BoolVar(&opt.noHistory, "no-history", false, "neither read nor write the file of what was typed in the shell")
 	a.outputFlag(cmd, "table", "json", "csv")
 	a.formatFlag(cmd)

@@ -62,6 +62,8 @@ type view struct {
 	lake   *lake.Lake // nil when there is no catalog yet and the log is read
 	wal    *walRows   // nil without --with-wal
 	span   span
+	temp   *scratch
+	remote fetcher
 	spaces []spelled            // of the catalog
 	names  map[string][]spelled // of a namespace's tables
 	tables map[string]dataTable // planned, by visible names
@@ -69,20 +71,36 @@ type view struct {
 }
 
 func (a *app) openView(ctx context.Context, opt sqlOptions) (_ *view, err error) {
-	v := &view{a: a, told: map[string]bool{}}
+	temp := &scratch{fs: a.fs}
+	v := &view{a: a, told: map[string]bool{}, temp: temp, remote: fetcher{scratch: temp}}
+	if v.remote.most, err = parseSize("--max-fetch", opt.maxFetch); err != nil {
+		return nil, err
+	}
 	if v.span, err = opt.span(a.now()); err != nil {
 		return nil, err
 	}
 	if opt.withWAL {
-		if v.wal, err = a.openWALRows(v.span, v.note); err != nil {
+		if v.wal, err = a.openWALRows(v.span, temp, v.note); err != nil {
 			return nil, err
 		}
 	}
-	v.lake, err = a.openLake(ctx, true)
-	if err != nil && (v.wal == nil || !errors.Is(err, lake.ErrNoCatalog)) {
+	if _, err = v.open(ctx); err != nil {
 		return nil, err
 	}
 	return v, v.refresh()
+}
+
+// open opens the catalog unless it is open. With the log to read, none is no error: it may come any moment.
+func (v *view) open(ctx context.Context) (*lake.Lake, error) {
+	if v.lake != nil {
+		return v.lake, nil
+	}
+	l, err := v.a.openLake(ctx, true)
+	if v.wal != nil && errors.Is(err, lake.ErrNoCatalog) {
+		return nil, nil
+	}
+	v.lake = l
+	return l, err
 }
 
 func (v *view) close() error {
@@ -93,13 +111,11 @@ func (v *view) close() error {
 	return err
 }
 
-// refresh forgets what was read of the lake.
+// refresh forgets what was read of the lake, and removes what it took to read it.
 func (v *view) refresh() error {
 	v.spaces, v.names, v.tables = nil, map[string][]spelled{}, map[string]dataTable{}
-	if v.wal == nil {
-		return nil
-	}
-	return v.wal.close()
+	v.remote.local, v.remote.taken = map[string]string{}, 0
+	return v.temp.close()
 }
 
 // note writes a line to stderr, once.
@@ -275,7 +291,12 @@ func (v *view) load(ctx context.Context, d *dataset, ns, name spelled, describe 
 			return nil
 		}
 		if t.refuse(err); err == nil && !t.described {
-			v.narrow(&t)
+			if v.narrow(&t); t.refused == "" {
+				err = v.remote.fetch(ctx, v.lake, &t, &progress{w: v.a.stderr, on: v.a.terminal, now: v.a.now})
+			}
+			if err != nil {
+				return err
+			}
 			v.tables[key] = t
 		}
 	}
@@ -298,7 +319,7 @@ func (v *view) read(ctx context.Context, t *dataTable, ref tableRef) (none bool,
 		t.plan, err = v.lake.Plan(ctx, ref.space, ref.name)
 		return false, err
 	}
-	p, err := v.wal.plan(ctx, v.lake, ref)
+	p, err := v.wal.plan(ctx, v.open, ref)
 	t.plan, t.described = p.plan, false
 	return p.none && err == nil, err
 }

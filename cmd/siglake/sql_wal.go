@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,12 +30,10 @@ type walRows struct {
 	span  span
 	note  func(format string, args ...any) error
 
-	dir    string // of the files made; "" until there is one
-	remove func() error
-	made   int
+	scratch *scratch
 }
 
-func (a *app) openWALRows(sp span, note func(string, ...any) error) (*walRows, error) {
+func (a *app) openWALRows(sp span, sc *scratch, note func(string, ...any) error) (*walRows, error) {
 	root, err := a.openRoot()
 	if err != nil {
 		return nil, fmt.Errorf("--with-wal: %w", err)
@@ -45,22 +42,12 @@ func (a *app) openWALRows(sp span, note func(string, ...any) error) (*walRows, e
 	if err != nil {
 		return nil, fmt.Errorf("--with-wal: %w", err)
 	}
-	w := &walRows{a: a, lanes: map[tableRef][]segment.Lane{}, span: sp, note: note}
+	w := &walRows{a: a, lanes: map[tableRef][]segment.Lane{}, span: sp, note: note, scratch: sc}
 	for _, l := range lanes {
 		ref := tableRef{lake.NamespaceOf(l.Tenant()), l.Index()}
 		w.lanes[ref] = append(w.lanes[ref], l)
 	}
 	return w, nil
-}
-
-// close removes all files made.
-func (w *walRows) close() error {
-	if w.dir == "" {
-		return nil
-	}
-	err := w.remove()
-	w.dir = ""
-	return err
 }
 
 // tables are the names that lanes have, below a namespace; namespaces are those of all.
@@ -120,16 +107,22 @@ type planned struct {
 	none bool // there is neither a table nor a row
 }
 
-// plan reads a table and the log beside it. l may be nil: no catalog has been made yet.
-func (w *walRows) plan(ctx context.Context, l *lake.Lake, ref tableRef) (planned, error) {
+// plan reads a table and the log beside it. open returns nil while no catalog has been made.
+func (w *walRows) plan(ctx context.Context, open func(context.Context) (*lake.Lake, error), ref tableRef) (planned, error) {
 	lanes := w.lanes[ref]
-	// A segment that is retired between the list and the reading was committed after the plan, or before: plan again.
+	// A segment that is retired between the list and the reading was committed after the plan, or before; one that names
+	// a table that the plan did not find may be of one made since. Then plan again.
+	strange := map[uuid.UUID]bool{}
 	for range 10 {
+		owners, err := ownersOf(lanes)
+		if err != nil {
+			return planned{}, err
+		}
 		segs, err := w.list(ctx, lanes)
 		if err != nil {
 			return planned{}, err
 		}
-		p, err := w.try(ctx, l, ref, segs)
+		p, err := w.try(ctx, open, beside{w: w, ref: ref, owners: owners, strange: strange}, segs)
 		if !errors.Is(err, errGone) {
 			return p, errors.Join(err, w.tellSetAside(lanes))
 		}
@@ -137,15 +130,34 @@ func (w *walRows) plan(ctx context.Context, l *lake.Lake, ref tableRef) (planned
 	return planned{}, errors.New("segments are retired faster than they can be read; run it again")
 }
 
-func (w *walRows) try(ctx context.Context, l *lake.Lake, ref tableRef, segs []place) (planned, error) {
+// ownersOf reads which tables the lanes belong to. That is done before the plan: an owner that is written later may be
+// of a table that the plan does not know yet.
+func ownersOf(lanes []segment.Lane) (map[segment.Lane]uuid.UUID, error) {
+	owners := map[segment.Lane]uuid.UUID{}
+	for _, lane := range lanes {
+		var err error
+		if owners[lane], err = lane.Owner(); err != nil {
+			return nil, err
+		}
+	}
+	return owners, nil
+}
+
+func (w *walRows) try(
+	ctx context.Context, open func(context.Context) (*lake.Lake, error), b beside, segs []place,
+) (planned, error) {
 	ids := make([]string, len(segs))
 	for i, s := range segs {
 		ids[i] = s.entry.ID.String()
 	}
-	b := beside{w: w, ref: ref}
-	err := fmt.Errorf("%w: %s", lake.ErrNoTable, ref)
-	if l != nil {
-		b.plan, b.committed, err = l.PlanBeside(ctx, ref.space, ref.name, ids)
+	l, err := open(ctx)
+	switch {
+	case err != nil:
+		return planned{}, err
+	case l == nil:
+		b.unmade = true
+	default:
+		b.plan, b.committed, err = l.PlanBeside(ctx, b.ref.space, b.ref.name, ids)
 	}
 	if errors.Is(err, lake.ErrNoTable) {
 		b.unmade, err = true, nil
@@ -154,6 +166,9 @@ func (w *walRows) try(ctx context.Context, l *lake.Lake, ref tableRef, segs []pl
 		err = b.readAll(ctx, segs)
 	}
 	err = errors.Join(err, b.end())
+	for i := 0; i < len(b.notes) && err == nil; i++ {
+		err = w.note("the rows of segment %s", b.notes[i])
+	}
 	return planned{plan: b.plan, none: b.unmade && b.file == nil}, err
 }
 
@@ -176,26 +191,17 @@ func (w *walRows) tellSetAside(lanes []segment.Lane) error {
 	return nil
 }
 
-// create makes a file for rows.
-func (w *walRows) create() (path string, f vfs.File, err error) {
-	if w.dir == "" {
-		if w.dir, w.remove, err = vfs.PrivateDir("siglake-sql-"); err != nil {
-			return "", nil, err
-		}
-	}
-	w.made++
-	path = filepath.Join(w.dir, fmt.Sprintf("wal-%d.parquet", w.made))
-	f, err = w.a.fs.Create(path)
-	return path, f, err
-}
-
 // beside gathers the rows of the log that a planned table lacks.
 type beside struct {
 	w         *walRows
 	ref       tableRef
+	owners    map[segment.Lane]uuid.UUID // before the plan
+	strange   map[uuid.UUID]bool         // tables that segments were for and that an earlier plan did not find
+	again     bool                       // one more was met: it may have been made since the plan
 	plan      lake.Plan
 	committed map[string]int64 // rows per segment id in the planned snapshot
 	unmade    bool             // nobody has made the table yet
+	notes     []string         // what is not shown, and why
 	path      string
 	raw       vfs.File
 	file      *lake.RowsFile // nil until there is a row
@@ -210,6 +216,9 @@ func (b *beside) readAll(ctx context.Context, segs []place) error {
 			return err
 		}
 	}
+	if b.again {
+		return errGone
+	}
 	return nil
 }
 
@@ -223,17 +232,18 @@ func (b *beside) read(ctx context.Context, p place) error {
 	case err != nil && passing(err):
 		return err
 	case err != nil:
-		return b.w.note("the rows of segment %s of %s are not shown: %v", at.entry.ID, at.lane.Key(), err)
+		b.hide(at, err)
+		return nil
 	case seg == nil:
 		return nil
 	}
 	defer seg.Release()
-	if foreign, err := b.foreign(at.lane, seg.Header.Table); err != nil || foreign {
-		if err != nil {
-			return err
-		}
-		return b.w.note("the rows of segment %s of %s are not shown: they were written for another incarnation of the table",
-			at.entry.ID, at.lane.Key())
+	if of, ok := b.foreign(at.lane, seg.Header.Table); ok && !b.strange[of] {
+		b.strange[of], b.again = true, true
+		return nil
+	} else if ok {
+		b.hide(at, errors.New("they were written for another incarnation of the table"))
+		return nil
 	}
 	from := b.committed[at.entry.ID.String()]
 	if from >= seg.Rows {
@@ -248,20 +258,23 @@ func (b *beside) read(ctx context.Context, p place) error {
 	}
 	var bad *lake.SegmentError
 	if errors.Is(err, errOtherSignal) || errors.Is(err, otelarrow.ErrLayout) || errors.Is(err, otelarrow.ErrNotOurs) || errors.As(err, &bad) {
-		return b.w.note("the rows of segment %s of %s are not shown: %v", at.entry.ID, at.lane.Key(), err)
+		b.hide(at, err)
+		return nil
 	}
 	return err
 }
 
+// hide notes that a segment is left out.
+func (b *beside) hide(p place, why error) {
+	b.notes = append(b.notes, fmt.Sprintf("%s of %s are not shown: %v", p.entry.ID, p.lane.Key(), why))
+}
+
 // foreign tells whether rows belong to another table of that name, one that was there before. So does the drain.
-func (b *beside) foreign(lane segment.Lane, of uuid.UUID) (bool, error) {
+func (b *beside) foreign(lane segment.Lane, of uuid.UUID) (uuid.UUID, bool) {
 	if of == uuid.Nil {
-		var err error
-		if of, err = lane.Owner(); err != nil {
-			return false, err
-		}
+		of = b.owners[lane]
 	}
-	return of != uuid.Nil && of != b.plan.Table.UUID, nil
+	return of, of != uuid.Nil && of != b.plan.Table.UUID
 }
 
 // errOtherSignal says that rows are not of the table's kind; the drain refuses them too.
@@ -280,7 +293,7 @@ func (b *beside) begin(signal otelarrow.Signal) (err error) {
 	if b.file != nil {
 		return nil
 	}
-	if b.path, b.raw, err = b.w.create(); err != nil {
+	if b.path, b.raw, err = b.w.scratch.create("wal.parquet"); err != nil {
 		return err
 	}
 	b.file, err = lake.NewRowsFile(fileWriter{b.raw}, signal, b.plan)

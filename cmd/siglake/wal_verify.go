@@ -87,7 +87,7 @@ func (a *app) verifyRoot(ctx context.Context, root *segment.Root, f filter) (ver
 	if err != nil {
 		return v, err
 	}
-	bar := progress{w: a.stderr, on: a.terminal, now: a.now, total: len(places)}
+	bar := progress{w: a.stderr, on: a.terminal, now: a.now, text: "verified %d of %d segments, %s", total: len(places)}
 	defer bar.clear()
 	seen := map[segment.ID]bool{}
 	for i, p := range places {
@@ -188,6 +188,7 @@ type progress struct {
 	w     io.Writer
 	on    bool
 	now   func() time.Time
+	text  string // a format of done, total and a size
 	total int
 	last  time.Time
 }
@@ -195,7 +196,7 @@ type progress struct {
 func (p *progress) draw(done int, size int64) {
 	if now := p.now(); p.on && now.Sub(p.last) >= 200*time.Millisecond {
 		p.last = now
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[Kverified %d of %d segments, %s", done, p.total, humanBytes(size)) // an ornament
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+p.text, done, p.total, humanBytes(size)) // an ornament
 	}
 }
 

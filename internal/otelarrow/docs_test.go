@@ -35,13 +35,15 @@ func TestDocs_column_tables_are_those_of_the_code(t *testing.T) {
 	require.Equal(t, text, string(b), "run go test ./internal/otelarrow -run Docs -update")
 }
 
-func TestDocs_give_five_queries_for_each_table(t *testing.T) {
+func TestDocs_give_queries_for_each_table(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "tables.md"))
 	require.NoError(t, err)
 	for _, section := range strings.Split(string(b), "\n## ")[2:] {
 		queries := strings.Count(section, "```sql\n--")
-		require.Equal(t, 5, queries, strings.SplitN(section, "\n", 2)[0])
+		if strings.Contains(section, "<!-- columns: ") {
+			require.GreaterOrEqual(t, queries, 5, strings.SplitN(section, "\n", 2)[0])
+		}
 	}
 	require.Equal(t, 5, strings.Count(string(b), "CREATE OR REPLACE TEMP VIEW"), "a view for each metric type")
 }
