@@ -341,6 +341,8 @@ func (t *dataTable) refuse(err error) {
 	switch {
 	case err != nil:
 		t.refused = fmt.Sprintf("table %s.%s cannot be read: %v", t.space, t.name, err)
+	case t.plan.Unreadable != "":
+		t.refused = fmt.Sprintf("table %s.%s cannot be read by this version: another engine has given it %s", t.space, t.name, t.plan.Unreadable)
 	case t.plan.DeleteFiles > 0:
 		t.refused = fmt.Sprintf("table %s.%s has %s in snapshot %d, which this version does not apply; "+
 			"rewrite the table's files without deletes first", t.space, t.name,

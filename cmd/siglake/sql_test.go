@@ -205,6 +205,18 @@ func parquetFile(t *testing.T, dir, name string, fields []arrow.Field, values ..
 		switch v := v.(type) {
 		case int64:
 			b.Field(i).(*array.Int64Builder).Append(v)
+		case int32:
+			b.Field(i).(*array.Int32Builder).Append(v)
+		case float32:
+			b.Field(i).(*array.Float32Builder).Append(v)
+		case []string: // a list of structs of one text each
+			l := b.Field(i).(*array.ListBuilder)
+			l.Append(true)
+			st := l.ValueBuilder().(*array.StructBuilder)
+			for _, text := range v {
+				st.Append(true)
+				st.FieldBuilder(0).(*array.StringBuilder).Append(text)
+			}
 		case string:
 			b.Field(i).(*array.StringBuilder).Append(v)
 		}
@@ -250,6 +262,35 @@ func TestSQL_columns_are_found_by_field_id(t *testing.T) {
 	got, err := query(t, d, `SELECT * FROM "odd ""name""" ORDER BY id`)
 	require.NoError(t, err)
 	require.Equal(t, "id,new_name,added,old_name\n1,renamed,,\n2,as is,7,\n", got)
+}
+
+// What another engine may do to columns and is read rightly: wider types, another order, fields added to structs.
+func TestSQL_columns_that_grew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := parquetFile(t, dir, "old.parquet", []arrow.Field{
+		field("1", "n", arrow.PrimitiveTypes.Int32), field("2", "f", arrow.PrimitiveTypes.Float32),
+		field("3", "events", arrow.ListOfField(field("4", "element", arrow.StructOf(field("5", "name", arrow.BinaryTypes.String))))),
+	}, int32(-7), float32(0.5), []string{"x", "y"})
+	d := dataset{spaces: []string{"siglake"}, tables: []dataTable{{space: "siglake", name: "t", plan: lake.Plan{
+		Files: []lake.PlanFile{old},
+		Schema: []lake.PlanColumn{
+			{FieldID: 3, Name: "events", DuckDBType: `STRUCT("at" BIGINT, "name" VARCHAR)[]`},
+			{FieldID: 2, Name: "f", DuckDBType: "DOUBLE"},
+			{FieldID: 1, Name: "n", DuckDBType: "BIGINT"},
+		},
+	}}}}
+	got, err := query(t, d, "SELECT *, n + 5000000000 AS wide FROM t")
+	require.NoError(t, err)
+	require.Equal(t, "events,f,n,wide\n\"[{at=NULL, name=x}, {at=NULL, name=y}]\",0.5,-7,4999999993\n", got)
+}
+
+// A table that a plan cannot express is refused by name; the others are not.
+func TestSQL_unreadable_table(t *testing.T) {
+	t.Parallel()
+	bad := dataTable{space: "siglake", name: "events", plan: lake.Plan{Unreadable: "format version 3"}}
+	bad.refuse(nil)
+	require.Equal(t, "table siglake.events cannot be read by this version: another engine has given it format version 3", bad.refused)
 }
 
 func TestSQL_empty_table_has_its_columns(t *testing.T) {

@@ -104,6 +104,8 @@ type Plan struct {
 	Files       []PlanFile
 	DeleteFiles int // a reader that does not apply deletes must refuse a plan with any
 	Schema      []PlanColumn
+	// Unreadable says what of the table this plan cannot express; a reader must refuse it unless it is "".
+	Unreadable string
 
 	meta table.Metadata // nil of a table that nobody has made
 }

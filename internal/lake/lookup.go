@@ -64,9 +64,12 @@ func (t *Table) rowsOf(ctx context.Context, tbl *table.Table, ids []string) (map
 	t.lake.metrics.lookups.Add(ctx, int64(len(ids)))
 	out := map[string]int64{}
 	snap := tbl.CurrentSnapshot()
-	column, ok := tbl.Schema().FindFieldByName(colSegmentID)
-	if snap == nil || !ok {
+	if snap == nil {
 		return out, nil
+	}
+	bounded := -1 // no file has bounds of it: another engine has renamed or dropped the column, so look into all
+	if column, ok := tbl.Schema().FindFieldByName(colSegmentID); ok {
+		bounded = column.ID
 	}
 	want := make(map[string]*seen, len(ids))
 	for _, id := range ids {
@@ -77,7 +80,7 @@ func (t *Table) rowsOf(ctx context.Context, tbl *table.Table, ids []string) (map
 		if err != nil {
 			return nil, err
 		}
-		if !mayHold(df, column.ID, sorted) {
+		if !mayHold(df, bounded, sorted) {
 			continue
 		}
 		if err := t.lake.count(ctx, df, tbl.Schema(), want); err != nil {
@@ -174,14 +177,12 @@ func countBatch(idColumn, rowColumn any, want map[string]*seen) error {
 	return nil
 }
 
-// leafOf finds a top-level column of the table in a file: by field id, or by name in a file without ids. -1 if none.
+// leafOf finds a top-level column of the table in a file: by field id, or by the name that the file has for it, also
+// where the table has another or none by now. -1 if none.
 func leafOf(leaves *schema.Schema, sc *iceberg.Schema, name string) int {
 	f, ok := sc.FindFieldByName(name)
-	if !ok {
-		return -1
-	}
 	for i := range leaves.NumColumns() {
-		if leaves.Column(i).SchemaNode().FieldID() == int32(f.ID) {
+		if ok && leaves.Column(i).SchemaNode().FieldID() == int32(f.ID) {
 			return i
 		}
 	}

@@ -71,6 +71,9 @@ func (l *Lake) plan(t *table.Table) (Plan, error) {
 			plan.DeleteFiles++
 			continue
 		}
+		if format := df.FileFormat(); format != iceberg.ParquetFile {
+			plan.Unreadable = fmt.Sprintf("data files of format %s", format)
+		}
 		path := df.FilePath()
 		if !isObject(path) {
 			if path, err = localPath(path); err != nil {
