@@ -25,6 +25,7 @@ import (
 	"github.com/siglakecol/siglakecol/exporter/siglakeexporter"
 	"github.com/siglakecol/siglakecol/extension/ingestparams"
 	"github.com/siglakecol/siglakecol/extension/lakecompactor"
+	"github.com/siglakecol/siglakecol/extension/walmirror"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -41,6 +42,7 @@ First look at these:
 | is the disk keeping up? | ` + "`siglake_wal_fsync_duration_seconds`" + ` |
 | are requests refused? | ` + "`siglake_wal_refused_total`, `siglake_wal_appends_total{outcome=\"failed\"}`" + ` |
 | do rows reach their tables? | ` + "`siglake_compactor_sealed_pending_oldest_age_seconds`, `siglake_compactor_lanes_failing`" + ` |
+| is the log copied off its volume? | ` + "`siglake_wal_mirror_oldest_pending_age_seconds`, `siglake_wal_mirror_failures_total`, `siglake_wal_mirror_conflicts_total`" + ` |
 | is anything damaged or held? | ` + "`siglake_compactor_segments_poisoned_total`, `siglake_compactor_orphans_held`, `siglake_wal_partials_poisoned_total`" + ` |
 
 This table is compared with what running components export; ` + "`go test -run TestMetricsDocument -update .`" + ` rewrites it.
@@ -77,15 +79,27 @@ func TestMetricsDocument(t *testing.T) {
 	require.NoError(t, err)
 	start(t, extension)
 
+	copies := walmirror.NewFactory()
+	copiesConfig, ok := copies.CreateDefaultConfig().(*walmirror.Config)
+	require.True(t, ok)
+	copiesConfig.BucketURL = "file://" + filepath.Join(dir, "bucket")
+	set = extensiontest.NewNopSettings(copies.Type())
+	set.ID = component.NewID(copies.Type())
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	mirror, err := copies.Create(t.Context(), set, copiesConfig)
+	require.NoError(t, err)
+	start(t, mirror)
+
 	sink := siglakeexporter.NewFactory()
 	sinkConfig, ok := sink.CreateDefaultConfig().(*siglakeexporter.Config)
 	require.True(t, ok)
 	sinkConfig.WAL.Directory, sinkConfig.WAL.Segment.MaxEvents = wal, 1
+	sinkConfig.Mirror, sinkConfig.Commit.Default = &set.ID, "mirrored"
 	exportSet := exportertest.NewNopSettings(sink.Type())
 	exportSet.TelemetrySettings = tel.NewTelemetrySettings()
 	logs, err := sink.CreateLogs(t.Context(), exportSet, sinkConfig)
 	require.NoError(t, err)
-	start(t, logs)
+	startIn(t, logs, hostWith{set.ID: mirror})
 	require.NoError(t, logs.ConsumeLogs(t.Context(), testdata.GenerateLogs(1)))
 
 	require.Eventually(t, func() bool {
@@ -107,9 +121,19 @@ func TestMetricsDocument(t *testing.T) {
 	require.Equal(t, string(want), got)
 }
 
+// hostWith is a host that runs extensions.
+type hostWith map[component.ID]component.Component
+
+func (h hostWith) GetExtensions() map[component.ID]component.Component { return h }
+
 func start(t *testing.T, c component.Component) {
 	t.Helper()
-	require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
+	startIn(t, c, componenttest.NewNopHost())
+}
+
+func startIn(t *testing.T, c component.Component, host component.Host) {
+	t.Helper()
+	require.NoError(t, c.Start(t.Context(), host))
 	t.Cleanup(func() { require.NoError(t, c.Shutdown(context.WithoutCancel(t.Context()))) })
 }
 

@@ -92,7 +92,7 @@ func newRoot(a *app) *cobra.Command {
 	for _, name := range []string{"data", "wal", "warehouse"} {
 		a.define(root.MarkPersistentFlagDirname(name))
 	}
-	root.AddCommand(newStatus(a), newWAL(a), newTables(a), newDrain(a), newSQL(a))
+	root.AddCommand(newStatus(a), newWAL(a), newWALRecover(a), newTables(a), newDrain(a), newSQL(a))
 	return root
 }
 

@@ -17,6 +17,8 @@ type Config struct {
 	Tenancy TenancyConfig `mapstructure:"tenancy"`
 	// IndexAttribute names the resource attribute whose value is the index of the resource's rows; empty: none does.
 	IndexAttribute string `mapstructure:"index_attribute"`
+	// Mirror is the id of the walmirror extension that copies the log; nil for none.
+	Mirror *component.ID `mapstructure:"mirror"`
 }
 
 // WALConfig says where the write-ahead log is and when it refuses. It is comparable: exporters that share a
@@ -47,6 +49,22 @@ const minMaxAge = 10 * time.Millisecond
 // CommitConfig says what an answer waits for.
 type CommitConfig struct {
 	Default Mode `mapstructure:"default"` // for requests that name no mode
+	// MirroredTimeout is how long an answer under mirrored waits for the copy at most, MirroredSealAfter how long a
+	// segment with such rows gathers more of them before it is sealed and copied.
+	MirroredTimeout   time.Duration `mapstructure:"mirrored_timeout"`
+	MirroredSealAfter time.Duration `mapstructure:"mirrored_seal_after"`
+}
+
+// Validate checks the keys of this level.
+func (c *CommitConfig) Validate() error {
+	var errs []error
+	if c.MirroredTimeout < time.Second {
+		errs = append(errs, fmt.Errorf("mirrored_timeout: %s is below 1s; give a duration with its unit, for example 30s", c.MirroredTimeout))
+	}
+	if c.MirroredSealAfter < minMaxAge {
+		errs = append(errs, fmt.Errorf("mirrored_seal_after: %s is below %s; give a duration with its unit, for example 100ms", c.MirroredSealAfter, minMaxAge))
+	}
+	return errors.Join(errs...)
 }
 
 func createDefaultConfig() component.Config {
@@ -55,7 +73,7 @@ func createDefaultConfig() component.Config {
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
 			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
-		Commit: CommitConfig{Default: modeWaitFor},
+		Commit: CommitConfig{Default: modeWaitFor, MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
@@ -16,13 +17,14 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
+	mirrorID := component.MustNewID("walmirror")
 	defaults := Config{
 		WAL: WALConfig{
 			Directory:   "./data/wal",
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
 			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
-		Commit: CommitConfig{Default: "wait_for"},
+		Commit: CommitConfig{Default: "wait_for", MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond},
 	}
 	for _, tc := range []struct {
 		id   string
@@ -36,7 +38,8 @@ func TestConfig(t *testing.T) {
 				Segment:   SegmentConfig{MaxEvents: 1000, MaxAge: 2 * time.Second, MaxBytes: 1 << 20},
 				MaxBytes:  10 << 30, MinFree: 1 << 30, MaxInFlight: 32 << 20, MaxWaiting: 100, MaxLanes: 30, MaxTenants: 10,
 			},
-			Commit:  CommitConfig{Default: "auto"},
+			Commit:  CommitConfig{Default: "auto", MirroredTimeout: 10 * time.Second, MirroredSealAfter: 50 * time.Millisecond},
+			Mirror:  &mirrorID,
 			Tenancy: TenancyConfig{Enabled: true, AuthAttribute: "tenant", Allowed: []string{"default", "team-a", "team_B"}},
 		}},
 		{id: "siglake/bad", errs: []string{
@@ -54,13 +57,15 @@ func TestConfig(t *testing.T) {
 			`wal::segment: max_age: 0s is below 10ms; give a duration with its unit, for example 5s (a bare 5 is 5 nanoseconds)`,
 			`max_events: 0 is below 1; give rows, for example 4096`,
 			`max_bytes: -1 is below 1; give bytes, for example 33554432`,
+			`commit: mirrored_timeout: 30ns is below 1s; give a duration with its unit, for example 30s`,
+			`mirrored_seal_after: 0s is below 10ms; give a duration with its unit, for example 100ms`,
 			`commit::default: "sync" is not one of auto, wait_for, mirrored, force`,
 		}},
 		{id: "siglake/off", errs: []string{
 			`tenancy: enabled: false, but auth_attribute or allowed is set; set enabled: true, or remove them`,
 		}},
 		{id: "siglake/force", errs: []string{
-			`commit::default: "force" is not built in this version; use auto or wait_for (legal values: auto, wait_for, mirrored, force)`,
+			`commit::default: "force" is not built in this version; use auto, wait_for or mirrored (legal values: auto, wait_for, mirrored, force)`,
 		}},
 	} {
 		t.Run(tc.id, func(t *testing.T) {

@@ -174,7 +174,7 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 	}
 	d.rig.log.taken()
 
-	want := reply{http: 400, code: codes.InvalidArgument, text: `request parameter commit: "force" is not built in this version; use auto or wait_for (legal values: auto, wait_for, mirrored, force)`}
+	want := reply{http: 400, code: codes.InvalidArgument, text: `request parameter commit: "force" is not built in this version; use auto, wait_for or mirrored (legal values: auto, wait_for, mirrored, force)`}
 	require.Equal(t, want, d.post(t, "application/json", "force"))
 	require.Equal(t, want, d.post(t, "application/x-protobuf", "force"))
 	want.http = 0

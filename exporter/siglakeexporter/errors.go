@@ -51,6 +51,8 @@ const (
 //	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
 //	in-flight bytes, waiting requests, share    RESOURCE_EXHAUSTED  429    1 s
 //	WAL bytes, free-disk floor, lanes, tenants  RESOURCE_EXHAUSTED  429    10 s
+//	requests that wait for the mirror           RESOURCE_EXHAUSTED  429    1 s
+//	mirrored: not confirmed in time             DEADLINE_EXCEEDED   504    none
 //	client gone before admission                UNAVAILABLE         503    1 s
 //	shutting down                               UNAVAILABLE         503    1 s
 //	ENOSPC, EIO, fsync error, lock lost, else   UNAVAILABLE         503    5 s
@@ -63,6 +65,7 @@ func classify(err error) error {
 	if errors.Is(err, errPartly) {
 		nothing = "rows for other indexes were written"
 	}
+	var unconfirmed *unconfirmedError
 	switch {
 	case err == nil:
 		return nil
@@ -74,6 +77,10 @@ func classify(err error) error {
 		return refuse(err, codes.PermissionDenied)
 	case errors.Is(err, errContent), errors.Is(err, wal.ErrRequest):
 		return refuse(err, codes.InvalidArgument)
+	case errors.As(err, &unconfirmed):
+		return &answer{status.New(codes.DeadlineExceeded, err.Error()), []error{err}}
+	case errors.Is(err, errWaiters):
+		return retry(err, codes.ResourceExhausted, "refused, nothing was written: "+err.Error(), retryInFlight)
 	case errors.As(err, &full):
 		return retry(err, codes.ResourceExhausted, "refused, "+nothing+": "+full.Error(), retryAfterLimit(full))
 	case errors.Is(err, wal.ErrClosed):
@@ -109,10 +116,19 @@ func isFull(err error, mode wal.Mode) bool {
 	return ok && (full.Limit == limitBytes || full.Limit == limitFree) && mode != wal.Auto
 }
 
+// isUnconfirmed tells rows that are stored and whose copy is not known of.
+func isUnconfirmed(err error) bool {
+	_, ok := errors.AsType[*unconfirmedError](err)
+	return ok
+}
+
 // isTrouble tells what a person should look at from what a client can mend or wait out.
 func isTrouble(err error) bool {
+	if isUnconfirmed(err) {
+		return false // the mirror's, whose own status says so
+	}
 	for _, mild := range [...]error{
-		nil, errParameter, errDenied, errContent, segment.ErrBadName, wal.ErrRequest, wal.ErrFull, wal.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		nil, errParameter, errDenied, errContent, errWaiters, segment.ErrBadName, wal.ErrRequest, wal.ErrFull, wal.ErrClosed, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, mild) {
 			return false

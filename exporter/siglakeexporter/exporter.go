@@ -19,6 +19,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
@@ -45,7 +46,7 @@ type siglake[T any] struct {
 	items   func(T) int // 0: the request is empty
 	size    func(T) int // bytes of protobuf
 	encode  func(arrival time.Time, requests ...T) (otelarrow.Batch, error)
-	mode    wal.Mode // for requests that name none
+	mode    promise // of requests that name no mode
 	shared  *registry
 	split   *splitter[T]
 	indexes indexes
@@ -81,7 +82,7 @@ func newExporter[T any](set exporter.Settings, cfg component.Config, shared *reg
 	if !ok {
 		return nil, fmt.Errorf("create siglake exporter: configuration is a %T", cfg)
 	}
-	mode, err := c.Commit.Default.wal()
+	mode, err := c.Commit.Default.promise()
 	if err != nil {
 		return nil, fmt.Errorf("create siglake exporter: commit::default: %w", err)
 	}
@@ -111,7 +112,11 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 		return errors.New("start siglake exporter: already started")
 	}
 	w := e.cfg.WAL
-	log, first, err := e.shared.acquire(ctx, e.set.ID, w, wal.Options{
+	mirrors, err := e.mirrors(host)
+	if err != nil {
+		return err
+	}
+	log, first, err := e.shared.acquire(ctx, e.set.ID, w, mirrors, wal.Options{
 		Dir:             w.Directory,
 		Shared:          w.Shared,
 		MaxEvents:       w.Segment.MaxEvents,
@@ -130,6 +135,9 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 	})
 	if err != nil {
 		return err
+	}
+	if e.mode.mirrored && log.mirror == nil {
+		return errors.Join(fmt.Errorf("commit::default: %q %s", modeMirrored, noMirrorText), e.shared.release(ctx, log))
 	}
 	e.log = log
 	e.health.start(host)
@@ -182,6 +190,9 @@ func (e *siglake[T]) shutdown(ctx context.Context) error {
 //	holds   ACK-1, ACK-2
 func (e *siglake[T]) push(ctx context.Context, data T) error {
 	mode, err := requestMode(ctx, e.mode)
+	if err == nil && mode.mirrored {
+		err = e.hasMirror()
+	}
 	if err != nil {
 		return classify(err)
 	}
@@ -208,10 +219,9 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 	return classify(err)
 }
 
-// storeAll stores the parts of a request side by side and returns when all are done. What can be known before is
-// known before anything is written: each index has its lane and holds this signal. After that a part may still be
-// refused while others are stored: the error is errPartly then.
-func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode wal.Mode, parts []part[T]) error {
+// storeAll stores the parts of a request and returns when its promise is kept for all of them. Under mirrored the request
+// has a place among those who wait for the mirror before a byte is written.
+func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode promise, parts []part[T]) error {
 	var requests []*request[T]
 	for _, p := range parts {
 		// An empty request is a success, and nothing is written.
@@ -222,15 +232,46 @@ func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode wal.Mode,
 	if len(requests) == 0 {
 		return nil
 	}
+	log, err := e.current()
+	if err != nil {
+		return err
+	}
+	if err := log.Enter(tenant); err != nil {
+		return err
+	}
+	defer log.Leave(tenant)
+	if !mode.mirrored {
+		return e.appendAll(ctx, tenant, requests)
+	}
+	if err := log.awaiting.enter(int64(e.cfg.WAL.MaxWaiting)); err != nil {
+		return err
+	}
+	defer log.awaiting.leave()
+	if err := e.appendAll(ctx, tenant, requests); err != nil {
+		return err
+	}
+	return e.awaitMirror(ctx, log.mirror, segmentsOf(requests))
+}
+
+// current is the log while it is open.
+func (e *siglake[T]) current() (*sharedLog, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.log == nil {
+		return nil, wal.ErrClosed
+	}
+	return e.log, nil
+}
+
+// appendAll appends the parts of a request side by side and returns when all are done. What can be known before is
+// known before anything is written: each index has its lane and holds this signal. After that a part may still be
+// refused while others are stored: the error is errPartly then.
+func (e *siglake[T]) appendAll(ctx context.Context, tenant string, requests []*request[T]) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.log == nil {
 		return wal.ErrClosed
 	}
-	if err := e.log.Enter(tenant); err != nil {
-		return err
-	}
-	defer e.log.Leave(tenant)
 	if len(requests) == 1 {
 		return e.store(ctx, requests[0])
 	}
@@ -271,7 +312,9 @@ func (e *siglake[T]) store(ctx context.Context, r *request[T]) error {
 			return e.merger.do(ctx, r)
 		}
 	}
-	return e.write(ctx, r, r.data)
+	var err error
+	r.segment, err = e.write(ctx, r, r.data)
+	return err
 }
 
 // commit stores a group of requests as one batch. One whose rows cannot be stored does not fail the others, nor does
@@ -282,45 +325,51 @@ func (e *siglake[T]) commit(group []*request[T]) {
 	for i, r := range group {
 		data[i] = r.data
 	}
-	err := e.write(ctx, group[0], data...)
+	id, err := e.write(ctx, group[0], data...)
 	alone := len(group) > 1 && (errors.Is(err, errContent) || isPressure(err))
 	for _, r := range group {
-		r.err = err
+		r.segment, r.err = id, err
 		if alone {
-			r.err = e.write(ctx, r, r.data)
+			r.segment, r.err = e.write(ctx, r, r.data)
 		}
 	}
 }
 
-// write appends requests as one batch to where to goes.
-func (e *siglake[T]) write(ctx context.Context, to *request[T], requests ...T) error {
+// write appends requests as one batch to where to goes, and returns the segment that has them; zero when they make no
+// row.
+func (e *siglake[T]) write(ctx context.Context, to *request[T], requests ...T) (segment.ID, error) {
 	batch, err := e.encode(time.Now(), requests...)
 	if err != nil {
-		return fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
+		return segment.ID{}, fmt.Errorf("%w: encode %s: %w", errContent, e.signal, err)
 	}
 	defer batch.Record.Release()
+	var receipt wal.Receipt
 	if batch.Rows > 0 {
 		body, err := e.body(batch.Record)
 		if err != nil {
-			return err
+			return segment.ID{}, err
 		}
 		defer e.recycle(body)
 		if err := checkExpanded(batch.Record, int64(len(*body))); err != nil {
-			return err
+			return segment.ID{}, err
 		}
-		if _, err := e.log.Append(ctx, wal.Request{
+		r := wal.Request{
 			Tenant: to.tenant, Index: to.index, Holds: e.holds(to.index),
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
-			Mode: to.mode,
-		}); err != nil {
-			if isFull(err, to.mode) {
+			Mode: to.mode.wal,
+		}
+		if to.mode.mirrored {
+			r.SealWithin = e.cfg.Commit.MirroredSealAfter
+		}
+		if receipt, err = e.log.Append(ctx, r); err != nil {
+			if isFull(err, to.mode.wal) {
 				e.log.stand(err) // until the log says that there is room
 			}
-			return err
+			return segment.ID{}, err
 		}
 	}
 	e.metrics.stored(ctx, &batch)
-	return nil
+	return receipt.Segment, nil
 }
 
 // checkExpanded refuses a request that a few bytes shared by very many rows make too large for its table. Few requests

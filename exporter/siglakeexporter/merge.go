@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/siglakecol/siglakecol/internal/wal"
+	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
 const (
@@ -29,7 +29,9 @@ type request[T any] struct {
 	size   int // bytes of protobuf
 	tenant string
 	index  string
-	mode   wal.Mode
+	mode   promise
+
+	segment segment.ID // that has the rows, once err is nil
 
 	err  error
 	turn chan []*request[T] // one slot: the group to lead, or nil once err is the answer

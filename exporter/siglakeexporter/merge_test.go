@@ -90,7 +90,7 @@ func TestMerger_groups(t *testing.T) {
 		{data: 1, items: 1}, // lead at once
 		{data: 2, items: 600},
 		{data: 3, items: 400},
-		{data: 4, items: 1, mode: wal.WaitFor},
+		{data: 4, items: 1, mode: promise{wal: wal.WaitFor}},
 		{data: 5, items: 25},
 		{data: 6, items: 24},
 		{data: 7, items: 5000},
@@ -217,7 +217,7 @@ func TestExporter_merged_requests_fail_on_their_own(t *testing.T) {
 		for range n {
 			records.AppendEmpty().Body().SetStr("good")
 		}
-		return &request[plog.Logs]{data: ld, items: n, tenant: segment.DefaultTenant, mode: wal.WaitFor}
+		return &request[plog.Logs]{data: ld, items: n, tenant: segment.DefaultTenant, mode: promise{wal: wal.WaitFor}}
 	}
 	bad := good(200) // its rows repeat a resource to more than what one request may hold
 	bad.data.ResourceLogs().At(0).Resource().Attributes().PutStr("big", strings.Repeat("x", 30<<20))

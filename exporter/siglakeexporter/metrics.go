@@ -2,6 +2,8 @@ package siglakeexporter
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -17,7 +19,10 @@ const (
 
 // metrics are the instruments of metadata.yaml.
 type metrics struct {
-	adjusted, rowless, tenantRefused, indexRefused metric.Int64Counter
+	adjusted, rowless, tenantRefused, indexRefused, waitTimeouts metric.Int64Counter
+
+	wait     metric.Float64Histogram
+	mirrored metric.MeasurementOption
 }
 
 func newMetrics(m metric.Meter) (*metrics, error) {
@@ -45,7 +50,24 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms := &metrics{adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused, indexRefused: indexRefused}
+	waitTimeouts, err := m.Int64Counter("siglake_commit_wait_timeouts_total",
+		metric.WithDescription("Requests whose rows were stored and whose further promise was not confirmed in time, by commit mode."),
+		metric.WithUnit("{request}"))
+	if err != nil {
+		return nil, err
+	}
+	wait, err := m.Float64Histogram("siglake_commit_wait_seconds",
+		metric.WithDescription("Time from rows on the disk to what the commit mode promises beyond that, or to giving up, by commit mode."),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60))
+	if err != nil {
+		return nil, err
+	}
+	ms := &metrics{
+		adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused, indexRefused: indexRefused, waitTimeouts: waitTimeouts, wait: wait,
+		mirrored: metric.WithAttributeSet(attribute.NewSet(attribute.String("mode", string(modeMirrored)))),
+	}
+	ms.waitTimeouts.Add(context.Background(), 0, ms.mirrored)
 	for _, reason := range [...]string{indexBadName, indexOtherSignal} {
 		ms.indexRefused.Add(context.Background(), 0, byReason(reason))
 	}
@@ -59,6 +81,14 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 		ms.rowless.Add(context.Background(), 0, byReason(reason))
 	}
 	return ms, nil
+}
+
+// waited records a wait for the mirror.
+func (m *metrics) waited(ctx context.Context, took time.Duration, err error) {
+	m.wait.Record(ctx, took.Seconds(), m.mirrored)
+	if errors.Is(err, context.DeadlineExceeded) {
+		m.waitTimeouts.Add(ctx, 1, m.mirrored)
+	}
 }
 
 // stored counts what an acknowledged request holds, so that a client's retries are not counted.

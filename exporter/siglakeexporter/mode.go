@@ -24,7 +24,9 @@ const (
 const (
 	legalModes = "auto, wait_for, mirrored, force"
 	// notBuiltText is for legal modes whose promise this version cannot keep.
-	notBuiltText = "is not built in this version; use auto or wait_for (legal values: " + legalModes + ")"
+	notBuiltText = "is not built in this version; use auto, wait_for or mirrored (legal values: " + legalModes + ")"
+	// noMirrorText is for mirrored where nothing copies the log.
+	noMirrorText = "needs a mirror, and none is configured (extensions::walmirror::bucket_url); use auto or wait_for (legal values: " + legalModes + ")"
 )
 
 // Keys of client.Info, set by the ingestparams extension, or by a receiver with include_metadata.
@@ -40,42 +42,49 @@ const maxQuoted = 40
 // errParameter marks what a client may change to be served.
 var errParameter = errors.New("request parameter")
 
+// promise is what an answer waits for.
+type promise struct {
+	wal      wal.Mode
+	mirrored bool // and the mirror has confirmed the segment
+}
+
 // Validate accepts a mode that requests can be served under.
 func (m Mode) Validate() error {
-	_, err := m.wal()
+	_, err := m.promise()
 	return err
 }
 
-// wal is the mode as the log knows it.
-func (m Mode) wal() (wal.Mode, error) {
+func (m Mode) promise() (promise, error) {
 	switch m {
 	case modeAuto:
-		return wal.Auto, nil
+		return promise{wal: wal.Auto}, nil
 	case modeWaitFor:
-		return wal.WaitFor, nil
-	case modeMirrored, modeForce:
-		return 0, fmt.Errorf("%q %s", string(m), notBuiltText)
+		return promise{wal: wal.WaitFor}, nil
+	case modeMirrored:
+		return promise{wal: wal.WaitFor, mirrored: true}, nil
+	case modeForce:
+		return promise{}, fmt.Errorf("%q %s", string(m), notBuiltText)
 	default:
-		return 0, fmt.Errorf("%s is not one of %s", quote(string(m)), legalModes)
+		return promise{}, fmt.Errorf("%s is not one of %s", quote(string(m)), legalModes)
 	}
 }
 
 // requestMode returns what the answer to the request behind ctx has to wait for. A receiver with
 // include_metadata and without the ingestparams extension brings headers unchecked, so all is checked here.
 // Errors satisfy errors.Is with errParameter.
-func requestMode(ctx context.Context, byDefault wal.Mode) (wal.Mode, error) {
+func requestMode(ctx context.Context, byDefault promise) (promise, error) {
 	values := client.FromContext(ctx).Metadata.Get(keyCommit)
 	switch len(values) {
 	case 0:
 		return byDefault, nil
 	case 1:
-		mode, err := Mode(values[0]).wal()
+		mode, err := Mode(values[0]).promise()
 		if err != nil {
-			return 0, fmt.Errorf("%w commit: %w", errParameter, err)
+			return promise{}, fmt.Errorf("%w commit: %w", errParameter, err)
 		}
 		return mode, nil
 	default:
-		return 0, fmt.Errorf("%w commit: given %d times, want exactly one of %s", errParameter, len(values), legalModes)
+		return promise{}, fmt.Errorf("%w commit: given %d times, want exactly one of %s", errParameter, len(values), legalModes)
 	}
 }
 

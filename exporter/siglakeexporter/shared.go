@@ -44,6 +44,9 @@ type registry struct {
 type sharedLog struct {
 	appender
 
+	mirror   confirmer // nil: none
+	awaiting places    // of requests that wait for it
+
 	id    component.ID
 	cfg   WALConfig
 	users int
@@ -83,7 +86,7 @@ func newRegistry(open opener) *registry {
 
 // acquire returns the log of cfg's root, opened with opt when this is its first user; first tells so. An
 // exporter of another id, or with other settings, is refused: one of the two would not get what it asks for.
-func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, opt wal.Options) (log *sharedLog, first bool, err error) {
+func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, mirrors mirrors, opt wal.Options) (log *sharedLog, first bool, err error) {
 	root, err := filepath.Abs(cfg.Directory)
 	if err != nil {
 		return nil, false, fmt.Errorf("find wal::directory %s: %w", cfg.Directory, err)
@@ -100,6 +103,15 @@ func (r *registry) acquire(ctx context.Context, id component.ID, cfg WALConfig, 
 	}
 	log = &sharedLog{id: id, cfg: cfg, users: 1}
 	opt.Health = log.stand
+	if mirrors != nil {
+		m, err := mirrors.Attach(root)
+		if err != nil {
+			return nil, false, fmt.Errorf("mirror: %w", err)
+		}
+		if m != nil { // an idle extension has none
+			opt.Mirror, log.mirror = m, m
+		}
+	}
 	if log.appender, err = r.open(ctx, opt); err != nil {
 		return nil, false, fmt.Errorf("wal::directory: %q: %w", cfg.Directory, err) // wal names the holder of a lock and the way out
 	}

@@ -1,6 +1,7 @@
-// Package walmirror will copy sealed segments of the write-ahead log to object storage. In this version it
-// only stands for that choice in a configuration: without a bucket it runs idle and says once what is
-// exposed; with one the Collector does not start, because no copy would be made.
+// Package walmirror is the extension that copies the sealed segments of the write-ahead log to an object store, so that
+// losing the volume does not lose what is sealed and not yet in a table. An exporter names it (its key mirror) and gives
+// it its root; the work is internal/mirror's. Without a bucket, or with an empty prefix, it runs idle and says once what
+// is exposed.
 //
-// Invariants: MIR-1 is not held by this version, and nothing here pretends that it is.
+// Invariants: PIN-1, MIR-1 (docs/invariants.md).
 package walmirror

@@ -18,7 +18,7 @@ import (
 )
 
 // lockName is the file below the root whose exclusive lock makes a drain the only one.
-const lockName = "drain.lock"
+const lockName = segment.DrainLockName
 
 // drain is one life of the loop: from the lock to its release.
 type drain struct {

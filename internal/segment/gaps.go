@@ -294,6 +294,9 @@ func (l Lane) RemoveVoids(c Census) error {
 }
 
 // writer is the writer as text.
-func (id ID) writer() string { return hex.EncodeToString(id.Writer[:]) }
+func (id ID) writer() string { return WriterName(id.Writer) }
+
+// WriterName is a writer as names and reports have it: 12 hex digits.
+func WriterName(w [6]byte) string { return hex.EncodeToString(w[:]) }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -17,10 +17,11 @@ const maxName = 128 // bytes; two of them and a state stay far below PATH_MAX, o
 
 // Names of files and directories in a root beside the tenants.
 const (
-	markerName    = "siglake-wal.json"
-	reserveName   = "siglake-wal.reserve" // no tenant's: they have no dots
-	lockName      = "LOCK"
-	drainLockName = "drain.lock"
+	markerName  = "siglake-wal.json"
+	reserveName = "siglake-wal.reserve" // no tenant's: they have no dots
+	// LockName and DrainLockName are locked by the writer and by the drain of a root while they run.
+	LockName      = "LOCK"
+	DrainLockName = "drain.lock"
 	drainWakeName = "drain.wake"
 	leasesName    = "leases"
 	consumersName = "consumers"
@@ -35,7 +36,7 @@ const (
 func reserved(name string) bool {
 	switch strings.ToLower(name) {
 	case "active", "sealed", "processing", "committed", "mirror-pending", "orphans", "poison", "stale",
-		markerName, "lock", drainLockName, drainWakeName, leasesName, consumersName, ownerName, headName,
+		markerName, "lock", DrainLockName, drainWakeName, leasesName, consumersName, ownerName, headName,
 		"_active", "siglake-mirror.json":
 		return true
 	}
@@ -45,7 +46,7 @@ func reserved(name string) bool {
 // rootFile tells whether a name in a root is ours and no tenant.
 func rootFile(name string) bool {
 	switch name {
-	case markerName, markerName + ".tmp", reserveName, lockName, drainLockName, drainWakeName, leasesName, consumersName:
+	case markerName, markerName + ".tmp", reserveName, LockName, DrainLockName, drainWakeName, leasesName, consumersName:
 		return true
 	}
 	return strings.HasPrefix(name, markerName+damagedSuffix)

@@ -135,7 +135,7 @@ func (r *Root) Remade() bool { return r.remade }
 // unmarked tells whether dir is a root whose marker somebody has removed: it has the lock file and a lane, which no
 // other directory has. One level too high or too low has not both.
 func unmarked(fsys vfs.FS, dir string) bool {
-	if _, err := fsys.Stat(filepath.Join(dir, lockName)); err != nil {
+	if _, err := fsys.Stat(filepath.Join(dir, LockName)); err != nil {
 		return false
 	}
 	lanes, _, err := (&Root{fs: fsys, dir: dir}).Lanes()

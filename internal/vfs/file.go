@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 )
 
 // tempSuffix marks a file that WriteFile has not published. Whoever owns the directory removes what a crash
@@ -28,6 +29,39 @@ func WriteFile(fsys FS, name string, data []byte) error {
 		return fmt.Errorf("publish %s: %w", name, err)
 	}
 	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// WriteNew is WriteFile for a name that nobody has: fs.ErrExist, and nothing was changed, where it is taken. A crash
+// leaves the file whole or not at all, and perhaps name+".tmp". Safe beside others who make other names.
+func WriteNew(fsys FS, name string, data []byte) error {
+	temp := name + tempSuffix
+	if err := writeTemp(fsys, temp, data); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	err := LinkNew(fsys, temp, name)
+	if rerr := fsys.Remove(temp); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", name, err)
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// LinkNew gives a finished temporary file the name unless it is taken: fs.ErrExist. Where the volume refuses links, a
+// look and a rename must do; then two at once are not safe. Nothing is synced, and temp may be gone or not.
+func LinkNew(fsys FS, temp, name string) error {
+	err := fsys.Link(temp, name)
+	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EOPNOTSUPP) {
+		return err
+	}
+	switch _, serr := fsys.Stat(name); {
+	case serr == nil:
+		return fs.ErrExist
+	case !errors.Is(serr, fs.ErrNotExist):
+		return serr
+	}
+	return fsys.Rename(temp, name)
 }
 
 func writeTemp(fsys FS, temp string, data []byte) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -27,6 +28,9 @@ type Request struct {
 	// MinTime and MaxTime are the event time range of the rows in unix ns; both 0 = unknown.
 	MinTime, MaxTime int64
 	Mode             Mode
+	// SealWithin is when the segment that gets the rows is sealed at the latest, from the write on; 0 = as usual. Who
+	// waits for the segment to be elsewhere shares it with all who come in that time.
+	SealWithin time.Duration
 }
 
 // Receipt names the rows of a request: rows [First, End) of a segment. Zero for an empty request.

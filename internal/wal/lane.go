@@ -121,7 +121,7 @@ func (ln *lane) park() bool {
 func (ln *lane) wait() {
 	left := hotFor
 	if ln.cur != nil {
-		left = ln.log.opt.MaxAge - ln.log.opt.Now().Sub(ln.cur.opened)
+		left = ln.cur.due.Sub(ln.log.opt.Now())
 	}
 	if ln.age == nil {
 		ln.age = time.NewTimer(left)
@@ -191,7 +191,7 @@ func (ln *lane) fits(p *pending, ahead int64) bool {
 		return true // a segment of its own, whatever the size
 	}
 	return s.at.off+ahead+int64(len(p.req.Body)) <= ln.log.opt.SegmentMaxBytes &&
-		ln.log.opt.Now().Sub(s.opened) < ln.log.opt.MaxAge
+		ln.log.opt.Now().Before(s.due)
 }
 
 // drop forgets the first n requests of taken. Their callers have their answers and may have reused them.

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	lockName   = "LOCK"
+	lockName   = segment.LockName
 	tempSuffix = ".tmp"
 
 	// sealsAtOnce bounds the seals of all lanes that wait for the disk at one time; each holds a thread.

@@ -48,6 +48,7 @@ func (ln *lane) open(schema *schemaMessage) error {
 		s = made.s
 	}
 	s.opened = ln.log.opt.Now()
+	s.due = s.opened.Add(ln.log.opt.MaxAge)
 	ln.cur = s
 	if ln.hot {
 		ln.preopen(s)

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/zap"
 
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -79,6 +80,10 @@ type Options struct {
 	// FairShare keeps one tenant from using MaxInFlight and MaxWaiting up (share).
 	FairShare bool
 
+	// Mirror copies sealed segments off the volume. With one, each segment is pinned before its name is in sealed/: a
+	// refused pin is told to it and holds nothing up. nil: none.
+	Mirror Mirror
+
 	// Health is told, at Open and then every other second, what stands in the way of every request: a passed
 	// mark, a lost lock, a disk that refuses to seal; nil when nothing does. It must not block.
 	Health func(error)
@@ -87,6 +92,12 @@ type Options struct {
 	Logger *zap.Logger
 	Meter  metric.Meter
 	Now    func() time.Time
+}
+
+// Mirror is told of the segments to copy.
+type Mirror interface {
+	// Sealed says that a segment is in sealed/, durably, and why it has no pin, nil when it has one. It must not block.
+	Sealed(lane segment.Lane, id segment.ID, pin error)
 }
 
 func (o *Options) check() error {

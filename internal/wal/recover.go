@@ -155,9 +155,15 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 	if err := secure(f, found.Synced, end); err != nil {
 		return err
 	}
+	id, _, err := segment.ParseName(name)
+	if err != nil {
+		return err
+	}
+	pin := l.pin(ln, name)
 	if moved, err := ln.Seal(name); err != nil || !moved {
 		return err
 	}
+	l.mirror(ln, id, pin)
 	ctx := context.Background()
 	l.met.recovered.Add(ctx, 1)
 	sum.segments++

@@ -141,6 +141,9 @@ func (ln *lane) seal(s *openSegment) error {
 	}
 	ln.flushed(s, nil)
 	first := !s.moving
+	if first {
+		s.pin = ln.log.pin(ln.seg, s.id.PartialName())
+	}
 	s.moving = true
 	moved, err := ln.seg.Seal(s.id.PartialName())
 	if err != nil {
@@ -148,8 +151,26 @@ func (ln *lane) seal(s *openSegment) error {
 	}
 	if first && !moved {
 		ln.seized(s, errMoved)
+		return nil
 	}
+	ln.log.mirror(ln.seg, s.id, s.pin)
 	return nil
+}
+
+// pin makes the name that keeps a segment's bytes until they are uploaded, before a drain can see the segment. What it
+// returns is for the mirror: a volume that refuses the link loses the protection, not the segment.
+func (l *Log) pin(ln segment.Lane, name string) error {
+	if l.opt.Mirror == nil {
+		return nil
+	}
+	return ln.Pin(segment.Active, name)
+}
+
+// mirror hands a sealed segment to the mirror, if there is one.
+func (l *Log) mirror(ln segment.Lane, id segment.ID, pin error) {
+	if l.opt.Mirror != nil {
+		l.opt.Mirror.Sealed(ln, id, pin)
+	}
 }
 
 // flushed lets those go on who wait for the rows of s to be durable, or for the disk's refusal.

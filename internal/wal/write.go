@@ -34,6 +34,7 @@ type openSegment struct {
 	schema *schemaMessage
 	table  uuid.UUID
 	opened time.Time
+	due    time.Time // when it is sealed at the latest
 
 	at     mark // everything written whole: the good offset
 	synced mark // the part of it that a successful Sync covers
@@ -45,6 +46,7 @@ type openSegment struct {
 	headed  bool  // the final header is written
 	final   bool  // both are synced
 	whole   bool  // and the file is closed: only the move is missing
+	pin     error // why the mirror has no pin on it; set before moving
 	moving  bool  // the move was begun
 	lost    error // why it may be somebody else's by now
 
@@ -75,6 +77,11 @@ func (ln *lane) write(group []*pending) {
 	if before.rows == 0 && s.at.rows > 0 && s.lost == nil {
 		ln.log.unsealed.add(s)
 	}
+	for _, p := range group[:kept] {
+		if d := p.req.SealWithin; d > 0 {
+			s.dueWithin(ln.log.opt.Now(), d)
+		}
+	}
 	ln.answer(group, func(i int) error {
 		switch {
 		case i >= kept:
@@ -85,6 +92,13 @@ func (ln *lane) write(group []*pending) {
 			return serr
 		}
 	})
+}
+
+// dueWithin has the segment sealed no later than d from now.
+func (s *openSegment) dueWithin(now time.Time, d time.Duration) {
+	if due := now.Add(d); due.Before(s.due) {
+		s.due = due
+	}
 }
 
 // put writes a group with one Writev and tells how many requests of it are in the file whole. A group that fills

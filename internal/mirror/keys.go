@@ -1,0 +1,75 @@
+package mirror
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+const (
+	markerKey    = "siglake-mirror.json"
+	activePrefix = "_active/"
+	markerFormat = 1
+)
+
+// marker is the content of siglake-mirror.json.
+type marker struct {
+	Format int         `json:"format"`
+	Roots  []uuid.UUID `json:"roots"` // those that upload here
+}
+
+// sealedKey is where a sealed segment goes.
+func sealedKey(lane string, id segment.ID) string { return lane + "/" + id.FileName() }
+
+// activeKey is where the beginning of an open segment goes.
+func activeKey(lane string, id segment.ID) string {
+	return activePrefix + lane + "/" + id.PartialName()
+}
+
+// object is what a key names.
+type object struct {
+	tenant, index string
+	id            segment.ID
+	active        bool
+}
+
+func (o object) lane() string { return o.tenant + "/" + o.index }
+
+// parseKey reads the key of a segment. The reference system's layouts are read too: <tenant>/<segment> and a bare
+// <segment>, of index events and tenant default, below _active/ as well.
+func parseKey(key string) (object, bool) {
+	rest, active := strings.CutPrefix(key, activePrefix)
+	parts := strings.Split(rest, "/")
+	o := object{tenant: segment.DefaultTenant, index: "events", active: active}
+	switch len(parts) {
+	case 1:
+	case 2:
+		o.tenant = parts[0]
+	case 3:
+		o.tenant, o.index = parts[0], parts[1]
+	default:
+		return object{}, false
+	}
+	id, partial, err := segment.ParseName(parts[len(parts)-1])
+	if err != nil || partial != active || segment.CheckTenant(o.tenant) != nil || segment.CheckIndex(o.index) != nil {
+		return object{}, false
+	}
+	o.id = id
+	return o, true
+}
+
+// parseMarker reads siglake-mirror.json.
+func parseMarker(b []byte) (marker, error) {
+	var m marker
+	if err := json.Unmarshal(b, &m); err != nil {
+		return marker{}, fmt.Errorf("read %s: %w", markerKey, err)
+	}
+	if m.Format != markerFormat {
+		return marker{}, fmt.Errorf("read %s: format %d, this version knows %d", markerKey, m.Format, markerFormat)
+	}
+	return m, nil
+}

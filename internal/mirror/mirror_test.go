@@ -1,0 +1,284 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/internal/objstore/storetest"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
+)
+
+// settled lets d pass and everything that it brings.
+func settled(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// PIN-1, MIR-1: a sealed segment is in the store, byte for byte, and its pin is gone.
+func TestMirror_uploads_what_is_sealed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		ids := r.sealed(3)
+		synctest.Wait()
+		for _, id := range ids {
+			require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+		}
+		require.Empty(t, r.pins())
+		require.NoError(t, r.m.Confirmed(t.Context(), ids[0]), "asked late")
+		require.JSONEq(t, fmt.Sprintf(`{"format":1,"roots":[%q]}`, r.uuid()), string(r.store.Objects()["siglake-mirror.json"]))
+		require.EqualValues(t, 3, r.counter("segments_total", "ok"))
+		require.Zero(t, r.counter("failures_total"))
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+func (r *rig) uuid() string {
+	root, err := segment.Open(r.disk, rootDir)
+	require.NoError(r.t, err)
+	return root.UUID().String()
+}
+
+// The pin is there, durably, before the name is in sealed/.
+func TestMirror_pins_before_sealed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.append(2)
+		n := len(r.disk.Ops())
+		require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
+		var order []string
+		for _, op := range r.disk.Ops()[n:] {
+			if op.Kind == simfs.Link || op.Kind == simfs.SyncDir {
+				order = append(order, op.String())
+			}
+		}
+		require.GreaterOrEqual(t, len(order), 3)
+		require.Contains(t, order[0], "mirror-pending")
+		require.Contains(t, order[1], "mirror-pending")
+		require.Contains(t, order[2], "sealed")
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+// What a store may do to a call, once or for a while: acknowledgements go on, the segment arrives once and whole, and the pin
+// goes only then.
+func TestMirror_store_faults(t *testing.T) {
+	t.Parallel()
+	slow, denied, bad := errors.New("503 SlowDown"), errors.New("403 RequestTimeTooSkewed"), errors.New("400 XAmzContentSHA256Mismatch")
+	reset := errors.New("connection reset by peer")
+	for _, tc := range []struct {
+		name  string
+		kind  string
+		fault storetest.Fault
+		times int
+		arg   string // what is counted
+		want  int64
+	}{
+		{"put fails after it has worked", "put", storetest.Fault{Err: reset, After: true}, 1, "upload", 1},
+		{"put hangs", "put", storetest.Fault{Hang: true}, 2, "upload", 2},
+		{"put 503", "put", storetest.Fault{Err: slow}, 5, "upload", 5},
+		{"put 403", "put", storetest.Fault{Err: denied}, 2, "upload", 2},
+		{"put 400", "put", storetest.Fault{Err: bad}, 3, "upload", 3},
+		{"put 200 with an error body", "put", storetest.Fault{Lie: true}, 2, "upload", 0},
+		{"put reset in the middle", "put", storetest.Fault{Err: reset}, 1, "upload", 1},
+		{"stat fails", "stat", storetest.Fault{Err: slow}, 3, "post_upload_stat", 3},
+		{"stat hangs", "stat", storetest.Fault{Hang: true}, 1, "post_upload_stat", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t).start()
+				settled(time.Second) // the marker is written
+				left := tc.times
+				r.store.SetHook(func(op storetest.Op) *storetest.Fault {
+					if op.Kind != tc.kind || left == 0 {
+						return nil
+					}
+					left--
+					return &tc.fault
+				})
+				id := r.sealed(1)[0]
+				settled(5 * time.Minute)
+				require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+				require.Empty(t, r.pins())
+				require.Equal(t, tc.want, r.counter("failures_total", tc.arg))
+				require.EqualValues(t, 1, r.counter("segments_total", "ok"))
+				require.NoError(t, r.m.Confirmed(t.Context(), id))
+				require.Zero(t, r.stop(time.Second))
+			})
+		})
+	}
+}
+
+// F6: an hour without credentials. Rows are acknowledged, nothing is dropped, the metrics and the status tell, and all of
+// it arrives afterwards, oldest first.
+func TestMirror_F6_an_hour_without_credentials(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		settled(time.Second)
+		away := errors.New("no EC2 IMDS role found")
+		r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Err: away} })
+		var ids []segment.ID
+		for range 60 {
+			ids = append(ids, r.sealed(1)...)
+			settled(time.Minute)
+		}
+		require.Len(t, r.pins(), 60)
+		require.Positive(t, r.counter("failures_total", "upload"))
+		require.Less(t, len(r.store.Ops()), 20_000, "a store that is away is not asked without a pause")
+		require.Len(t, r.status, 1)
+		require.ErrorIs(t, r.status[0], away)
+		n := len(r.store.Ops())
+		r.store.SetHook(nil)
+		settled(time.Minute)
+		require.Empty(t, r.pins())
+		require.NoError(t, r.status[1])
+		var puts []string
+		for _, op := range r.store.Ops()[n:] {
+			if op.Kind == "put" {
+				puts = append(puts, op.Key)
+			}
+		}
+		require.Len(t, puts, 60)
+		for _, id := range ids {
+			require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+		}
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+// F3: one of ten fails for a while. The nine are done with one upload each, and only that one is tried again.
+func TestMirror_F3_only_what_failed_is_tried_again(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		settled(time.Second)
+		var ids []segment.ID
+		fails := 3
+		r.store.SetHook(func(op storetest.Op) *storetest.Fault {
+			if len(ids) < 7 && op.Kind == "put" {
+				return &storetest.Fault{Err: errors.New("not yet")}
+			}
+			if op.Kind == "put" && op.Key == key(ids[6]) && fails > 0 {
+				fails--
+				return &storetest.Fault{Err: errors.New("503")}
+			}
+			return nil
+		})
+		for range 10 {
+			ids = append(ids, r.append(2).Segment)
+			require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
+		}
+		settled(time.Minute)
+		require.Empty(t, r.pins())
+		require.Zero(t, fails)
+		require.EqualValues(t, 10, r.counter("segments_total", "ok"))
+		for _, id := range ids {
+			require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+		}
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+// F3, MIR-1: an object that is the segment counts as done; another one is an alarm, is not overwritten, and the pin stays.
+func TestMirror_F3_an_object_is_there(t *testing.T) {
+	t.Parallel()
+	for _, noDigest := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.opt.SweepInterval = -1
+			r.start()
+			settled(time.Second)
+			r.store.NoDigest = noDigest
+			r.store.SetHook(func(op storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("away")} })
+			ids := r.sealed(2)
+			other := slices.Clone(r.file(ids[1]))
+			other[len(other)-20] ^= 1
+			r.store.Set(key(ids[0]), r.file(ids[0]))
+			r.store.Set(key(ids[1]), other)
+			r.store.SetHook(nil)
+			settled(time.Minute)
+			require.Equal(t, []string{ids[1].FileName()}, r.pins())
+			require.Equal(t, other, r.store.Objects()[key(ids[1])])
+			require.EqualValues(t, 1, r.counter("conflicts_total"))
+			require.EqualValues(t, 1, r.counter("segments_total", "ok"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.ErrorIs(t, r.m.Confirmed(ctx, ids[1]), context.DeadlineExceeded)
+			require.Zero(t, r.stop(time.Second))
+		})
+	}
+}
+
+// B6: a volume that refuses the link. It is counted, the segment is sealed and uploaded all the same.
+func TestMirror_link_refused(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{syscall.EPERM, syscall.EOPNOTSUPP, syscall.EMLINK, syscall.EXDEV, syscall.EIO} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.disk.SetHook(func(op simfs.Op) error {
+					if op.Kind == simfs.Link && segment.State(base(dir(op.To))) == segment.MirrorPending {
+						return refusal
+					}
+					return nil
+				})
+				r.start()
+				id := r.sealed(1)[0]
+				settled(time.Second)
+				require.EqualValues(t, 1, r.counter("failures_total", "pin"))
+				require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+				require.Zero(t, r.stop(time.Second))
+			})
+		})
+	}
+}
+
+// A process that dies leaves pins; the next one's sweep uploads them, whatever state the segment is in, and removes the
+// pins of what is there already.
+func TestMirror_sweep_at_start(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		settled(time.Second)
+		r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("away")} })
+		ids := r.sealed(4)
+		require.Equal(t, 4, r.stop(time.Second), "the end is bounded")
+		require.Len(t, r.pins(), 4)
+		// Drained meanwhile, and one was uploaded without having been unpinned. One lost its pin.
+		l := r.lane()
+		_, err := l.Move(segment.Sealed, segment.Processing, []string{ids[0].FileName(), ids[1].FileName()})
+		require.NoError(t, err)
+		_, err = l.Move(segment.Processing, segment.Committed, []string{ids[0].FileName()})
+		require.NoError(t, err)
+		require.NoError(t, l.Retire([]string{ids[0].FileName()}))
+		r.store.Set(key(ids[2]), r.file(ids[2]))
+		require.NoError(t, l.Unpin(ids[3]))
+		r.store.SetHook(nil)
+		n := len(r.store.Ops())
+		r.start()
+		settled(time.Second)
+		require.Empty(t, r.pins())
+		require.Equal(t, []int64{1, 2}, rows(t, r.store.Objects()[key(ids[0])]), "only the pin had it")
+		for _, id := range ids[1:] {
+			require.Equal(t, r.file(id), r.store.Objects()[key(id)])
+		}
+		for _, op := range r.store.Ops()[n:] {
+			require.NotEqual(t, storetest.Op{Kind: "put", Key: key(ids[2])}, op, "what is there is not sent again")
+		}
+		require.EqualValues(t, 3, r.counter("sweep_uploads_total"))
+		require.Zero(t, r.stop(time.Second))
+	})
+}

@@ -1,0 +1,359 @@
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/objstore"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+const (
+	defaultDownloads = 8
+	// downloadBytes bounds the bodies in memory at a time; one that is larger is alone.
+	downloadBytes = 256 << 20
+	// maxObject is the largest segment that is read: what frame reads at most, and a header.
+	maxObject = 1<<30 + frame.HeaderSize
+	// getTries is how often an object is asked for before it counts as failed.
+	getTries = 5
+)
+
+// RestoreOptions say from where to where.
+type RestoreOptions struct {
+	FS    vfs.FS // nil: the real one
+	Dir   string // the WAL root; made unless it is there
+	Store objstore.Store
+
+	DryRun bool // read and decode everything, write nothing
+	// Online goes on beside a writer or a drain that has the root; otherwise their locks are taken for the time.
+	Online bool
+	// Concurrency is how many objects are read at a time (8).
+	Concurrency int
+	Holder      string // who we are, for whoever is refused meanwhile
+	// Progress is called after each object, from one goroutine at a time.
+	Progress func(done, of int, size int64)
+}
+
+// ErrNoMirror says that a URL is not the root of a mirror.
+var ErrNoMirror = errors.New("mirror: no mirror here (no " + markerKey + ")")
+
+// NoMirrorError carries the keys at which the marker was found instead.
+type NoMirrorError struct {
+	Below   []string // directories below the URL that are the root of a mirror
+	Objects int      // found below the URL
+}
+
+func (e *NoMirrorError) Error() string { return ErrNoMirror.Error() }
+func (e *NoMirrorError) Unwrap() error { return ErrNoMirror }
+
+// Restore writes each segment of a mirror that the root at Dir does not have to its sealed/, whole, and decoded before.
+// Durable when it returns. Idempotent; safe to interrupt and to run again: a crash leaves whole segments, and a
+// temporary file that the next run replaces.
+//
+//	return  what was found and done, also beside an error
+//	errors  *NoMirrorError; *vfs.LockedError where somebody has the root and Online is not set; what is wrong with Dir. An object that
+//	        cannot be read is no error: it is in the report
+//	holds   MIR-1, ONE-1
+func Restore(ctx context.Context, opt RestoreOptions) (Report, error) {
+	opt.FS = cmp.Or(opt.FS, vfs.OS())
+	opt.Concurrency = cmp.Or(opt.Concurrency, defaultDownloads)
+	if opt.Progress == nil {
+		opt.Progress = func(int, int, int64) {}
+	}
+	r := &restore{opt: opt, mem: semaphore.NewWeighted(downloadBytes), prepared: map[string]bool{}, report: newReport()}
+	found, err := r.list(ctx)
+	if err != nil {
+		return r.report.done(), err
+	}
+	locks, err := r.open()
+	if err == nil {
+		err = r.run(ctx, found)
+	}
+	return r.report.done(), errors.Join(err, locks.close())
+}
+
+type restore struct {
+	opt  RestoreOptions
+	root *segment.Root // nil in a dry run of a root that is not there
+	mem  *semaphore.Weighted
+
+	mu       sync.Mutex
+	report   *report
+	prepared map[string]bool // lanes
+	finished int
+	size     int64
+}
+
+// find is one object to restore.
+type find struct {
+	object
+
+	key  string
+	size int64
+}
+
+// list reads the whole listing: what is restored, and whether this is a mirror at all.
+func (r *restore) list(ctx context.Context) ([]find, error) {
+	var found []find
+	missing := &NoMirrorError{}
+	marked := false
+	err := r.opt.Store.List(ctx, "", func(info objstore.Info) error {
+		missing.Objects++
+		if info.Key == markerKey {
+			marked = true
+			return nil
+		}
+		if o, ok := parseKey(info.Key); ok {
+			found = append(found, find{o, info.Key, info.Size})
+			return nil
+		}
+		if dir, ok := cutMarker(info.Key); ok {
+			missing.Below = append(missing.Below, dir)
+		}
+		r.report.foreign(info.Key)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !marked {
+		return nil, missing
+	}
+	if _, err := readMarker(ctx, r.opt.Store); err != nil {
+		return nil, err
+	}
+	return r.report.plan(found), nil
+}
+
+// open takes the locks of the root and makes it one. The caller gives the locks back, also after an error.
+func (r *restore) open() (locks locks, err error) {
+	r.root, err = segment.Open(r.opt.FS, r.opt.Dir)
+	fresh := errors.Is(err, segment.ErrNotRoot)
+	if err != nil && !fresh {
+		return nil, err
+	}
+	if fresh {
+		if err := segment.Vacant(r.opt.FS, r.opt.Dir); err != nil || r.opt.DryRun {
+			return nil, err
+		}
+		if err := r.opt.FS.MkdirAll(r.opt.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if !r.opt.Online && !r.opt.DryRun {
+		for _, name := range []string{segment.LockName, segment.DrainLockName} {
+			l, err := r.opt.FS.Lock(filepath.Join(r.opt.Dir, name), r.opt.Holder)
+			if err != nil {
+				return locks, err
+			}
+			locks = append(locks, l)
+		}
+	}
+	if fresh {
+		r.root, err = segment.Create(r.opt.FS, r.opt.Dir)
+	}
+	return locks, err
+}
+
+// locks are held together.
+type locks []io.Closer
+
+func (l locks) close() error {
+	var errs []error
+	for _, c := range l {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// run restores what is not there.
+func (r *restore) run(ctx context.Context, found []find) error {
+	have, err := r.have()
+	if err != nil {
+		return err
+	}
+	var todo []find
+	for _, f := range found {
+		if have[f.id] {
+			r.report.present(f)
+			continue
+		}
+		todo = append(todo, f)
+	}
+	g, working := errgroup.WithContext(ctx)
+	g.SetLimit(r.opt.Concurrency)
+	for _, f := range todo {
+		if working.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			err := r.one(working, f)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.finished++
+			r.size += f.size
+			r.opt.Progress(r.finished, len(todo), r.size)
+			return err
+		})
+	}
+	return errors.Join(g.Wait(), ctx.Err())
+}
+
+// have is every id with a name in some state of the root. States are listed in the order in which segments pass through
+// them, sealed/ once more at the end, so that a running drain carries none past us.
+func (r *restore) have() (map[segment.ID]bool, error) {
+	ids := map[segment.ID]bool{}
+	if r.root == nil {
+		return ids, nil
+	}
+	lanes, _, err := r.root.Lanes()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lanes {
+		if err := r.clean(l); err != nil {
+			return nil, err
+		}
+		for _, st := range []segment.State{
+			segment.Active, segment.Sealed, segment.Processing, segment.Orphans, segment.Stale, segment.Poison, segment.Committed, segment.Sealed,
+		} {
+			entries, _, err := l.List(st)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range entries {
+				ids[e.ID] = true
+			}
+		}
+	}
+	return ids, nil
+}
+
+// clean removes the temporary files that an interrupted run left. Beside a drain nobody's are touched.
+func (r *restore) clean(l segment.Lane) error {
+	if r.opt.Online || r.opt.DryRun {
+		return nil
+	}
+	entries, err := r.opt.FS.List(l.Dir(segment.Sealed))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir || !vfs.IsTemp(e.Name) {
+			continue
+		}
+		if err := r.opt.FS.Remove(l.Path(segment.Sealed, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// one restores one object. Only what concerns the root is an error: the object's own trouble goes into the report.
+func (r *restore) one(ctx context.Context, f find) error {
+	if f.size > maxObject {
+		r.report.unreadable(f, fmt.Errorf("%w: %d bytes", frame.ErrTooBig, f.size))
+		return nil
+	}
+	weight := min(f.size, downloadBytes)
+	if err := r.mem.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	defer r.mem.Release(weight)
+	body, err := r.get(ctx, f)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.report.failed(f, err)
+		return nil
+	}
+	seg, err := frame.Decode(bytes.NewReader(body), int64(len(body)), frame.DecodeOptions{})
+	if err != nil {
+		r.report.unreadable(f, err)
+		return nil
+	}
+	rows, times := seg.Rows, [2]int64{seg.Header.MinTime, seg.Header.MaxTime}
+	seg.Release()
+	if !r.opt.DryRun {
+		if err := r.write(f, body); err != nil {
+			return fmt.Errorf("restore %s: %w", f.id, err)
+		}
+	}
+	r.report.restored(f, rows, times)
+	return nil
+}
+
+// get reads an object whole: as many bytes as the listing said.
+func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
+	for tries := 1; ; tries++ {
+		body, err = r.getOnce(ctx, f)
+		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) {
+			return body, err
+		}
+		if !rest(ctx, backoff(tries, retryFirst, retryLongest)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *restore) getOnce(ctx context.Context, f find) ([]byte, error) {
+	in, err := r.opt.Store.Get(ctx, f.key)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(in, f.size+1))
+	if err = errors.Join(err, in.Close()); err != nil {
+		return nil, fmt.Errorf("get %s: %w", f.key, err)
+	}
+	if int64(len(body)) != f.size {
+		return nil, fmt.Errorf("get %s: %d bytes came, the listing says %d", f.key, len(body), f.size)
+	}
+	return body, nil
+}
+
+// write gives a body its name in sealed/: temporary file, sync, link, sync of the directory. A crash in between leaves
+// the temporary file, or both names.
+func (r *restore) write(f find, body []byte) error {
+	lane, err := r.root.Lane(f.tenant, f.index)
+	if err != nil {
+		return err
+	}
+	if err := r.prepare(lane); err != nil {
+		return err
+	}
+	name := lane.Path(segment.Sealed, f.id.FileName())
+	err = vfs.WriteNew(r.root.FS(), name, body)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // an earlier run's, or a writer's that came meanwhile
+	}
+	return err
+}
+
+func (r *restore) prepare(lane segment.Lane) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.prepared[lane.Key()] {
+		return nil
+	}
+	if err := lane.Prepare(); err != nil {
+		return err
+	}
+	r.prepared[lane.Key()] = true
+	return nil
+}

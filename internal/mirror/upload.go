@@ -1,0 +1,176 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/objstore"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// errGone says that the segment has no name any more.
+var errGone = errors.New("mirror: the segment is gone")
+
+// errConflict says that the object of a segment is another one.
+var errConflict = errors.New("mirror: another object has the segment's name")
+
+// work brings one job to its end, or back into the queue.
+func (m *Mirror) work(ctx context.Context, j *job) {
+	if j.tries == 0 {
+		m.met.waited(m.opt.Now().Sub(j.queued))
+	}
+	key := sealedKey(j.lane.Key(), j.id)
+	err := m.upload(ctx, j, key)
+	switch {
+	case err == nil:
+		m.store.worked()
+		m.confirm(ctx, j)
+		m.queue.done(j)
+	case errors.Is(err, errGone):
+		m.met.gone()
+		m.opt.Logger.Error("segment gone before it was uploaded: the mirror has no copy of it",
+			zap.String("segment", j.id.String()), zap.String("dir", j.lane.Key()))
+		m.queue.done(j)
+	case errors.Is(err, errConflict):
+		m.met.conflict()
+		m.opt.Logger.Error("the mirror holds another object under the segment's name; nothing is overwritten, and the pin stays",
+			zap.String("key", key), zap.Error(err))
+		m.queue.done(j)
+	case ctx.Err() != nil:
+		m.queue.again(j) // the process ends; the pin remembers
+	default:
+		m.met.uploaded(false)
+		m.store.failed(key, err)
+		m.queue.again(j)
+	}
+	if m.missed.Load() && m.queue.len() < maxQueued/2 {
+		m.sweepSoon()
+	}
+}
+
+// upload has the object of a segment be there, whole. nil: confirmed, size and checksum.
+//
+//	errors  errGone, errConflict; else try again
+func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
+	f, err := j.lane.OpenAny(j.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errGone
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if j.sum == nil {
+		if err := j.measure(f); err != nil {
+			return fmt.Errorf("read %s: %w", j.id, err)
+		}
+	}
+	if j.check || j.tries > 0 {
+		there, err := m.there(ctx, j, key)
+		if there || err != nil {
+			return err
+		}
+		if !j.pinned {
+			m.repin(j)
+		}
+	}
+	start := m.opt.Now()
+	perr := m.put(ctx, j, key, f)
+	if perr != nil && !errors.Is(perr, objstore.ErrExists) {
+		m.met.failed(reasonUpload)
+	}
+	// Whatever the answer was: only the object itself says what became of it.
+	there, err := m.there(ctx, j, key)
+	switch {
+	case err != nil:
+		return errors.Join(perr, err)
+	case !there:
+		return errors.Join(perr, fmt.Errorf("%w after its upload: %s", objstore.ErrNotFound, key))
+	case perr == nil:
+		m.met.sent(j.size, m.opt.Now().Sub(start))
+	case !errors.Is(perr, objstore.ErrExists):
+		m.met.presentAfterError()
+	}
+	if j.check {
+		m.met.swept()
+	}
+	return nil
+}
+
+// put is one attempt.
+func (m *Mirror) put(ctx context.Context, j *job, key string, f vfs.File) error {
+	ctx, cancel := context.WithTimeout(ctx, m.limit(j.size))
+	defer cancel()
+	return m.opt.Store.Put(ctx, key, f, j.size, j.sum)
+}
+
+// limit is how long one attempt may take.
+func (m *Mirror) limit(size int64) time.Duration {
+	return m.opt.AttemptTimeout + time.Duration(size>>20)*time.Second
+}
+
+// measure reads what identifies the bytes. They never change: the segment is sealed.
+func (j *job) measure(f vfs.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	sum, err := objstore.Sum(f, info.Size)
+	if err != nil {
+		return err
+	}
+	j.size, j.sum = info.Size, sum
+	return nil
+}
+
+// there tells whether the object is there and is the segment; errConflict when it is another.
+func (m *Mirror) there(ctx context.Context, j *job, key string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.limit(j.size)) // its own: the upload's may be used up
+	defer cancel()
+	info, err := m.opt.Store.Stat(ctx, key)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return false, nil
+	}
+	same := false
+	if err == nil {
+		same, err = objstore.Holds(ctx, m.opt.Store, info, j.size, j.sum)
+	}
+	if errors.Is(err, objstore.ErrNotFound) {
+		return false, nil // deleted between the two
+	}
+	if err != nil {
+		m.met.failed(reasonStat)
+		return false, err
+	}
+	if !same {
+		return false, fmt.Errorf("%w: %d bytes there, %d here", errConflict, info.Size, j.size)
+	}
+	return true, nil
+}
+
+// repin makes the pin that a segment found by a sweep may lack, now that its upload is owed.
+func (m *Mirror) repin(j *job) {
+	j.pinned = true // tried once
+	err := j.lane.Pin(segment.Sealed, j.id.FileName())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // gone on: a drain has it
+		m.notPinned(j.lane, j.id, err)
+	}
+}
+
+// confirm ends what was owed: whoever waits is told, the pin goes, and the copy of the open segment with it.
+func (m *Mirror) confirm(ctx context.Context, j *job) {
+	m.met.uploaded(true)
+	m.seen.confirm(j.id)
+	if err := j.lane.Unpin(j.id); err != nil {
+		m.met.failed(reasonUnpin)
+		m.opt.Logger.Warn("pin of an uploaded segment not removed, the next sweep does it",
+			zap.String("segment", j.id.String()), zap.Error(err))
+	}
+	m.dropActive(ctx, j)
+}

@@ -1,0 +1,200 @@
+package objstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/siglakecol/siglakecol/internal/objstore"
+	"github.com/siglakecol/siglakecol/internal/objstore/storetest"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// conformance holds the real stores and the fake one to the same promises.
+func conformance(t *testing.T, s objstore.Store) {
+	t.Helper()
+	ctx := t.Context()
+	body := bytes.Repeat([]byte("0123456789abcdef"), 100_000) // more than one chunk
+	put := func(key string, b []byte) error {
+		sum, err := objstore.Sum(bytes.NewReader(b), int64(len(b)))
+		require.NoError(t, err)
+		return s.Put(ctx, key, bytes.NewReader(b), int64(len(b)), sum)
+	}
+	get := func(key string) []byte {
+		r, err := s.Get(ctx, key)
+		require.NoError(t, err)
+		b, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		return b
+	}
+	_, err := s.Stat(ctx, "a/b/one.arrow")
+	require.ErrorIs(t, err, objstore.ErrNotFound)
+	_, err = s.Get(ctx, "a/b/one.arrow")
+	require.ErrorIs(t, err, objstore.ErrNotFound)
+	require.NoError(t, s.Delete(ctx, "a/b/one.arrow"))
+	require.NoError(t, s.List(ctx, "", func(objstore.Info) error { return errors.New("nothing is there") }))
+
+	require.NoError(t, put("a/b/one.arrow", body))
+	require.Equal(t, body, get("a/b/one.arrow"))
+	require.ErrorIs(t, put("a/b/one.arrow", []byte("another")), objstore.ErrExists, "create-only")
+	require.Equal(t, body, get("a/b/one.arrow"))
+	require.NoError(t, put("a/empty", nil))
+	require.Empty(t, get("a/empty"))
+
+	sum, err := objstore.Sum(bytes.NewReader(body), int64(len(body)))
+	require.NoError(t, err)
+	info, err := s.Stat(ctx, "a/b/one.arrow")
+	require.NoError(t, err)
+	require.Equal(t, "a/b/one.arrow", info.Key)
+	require.EqualValues(t, len(body), info.Size)
+	same, err := objstore.Holds(ctx, s, info, int64(len(body)), sum)
+	require.NoError(t, err)
+	require.True(t, same)
+	other, err := objstore.Sum(bytes.NewReader(body), 5)
+	require.NoError(t, err)
+	for _, size := range []int64{int64(len(body)), 5} {
+		same, err = objstore.Holds(ctx, s, info, size, other)
+		require.NoError(t, err)
+		require.False(t, same)
+	}
+
+	small := bytes.NewReader([]byte("new"))
+	sum, err = objstore.Sum(small, 3)
+	require.NoError(t, err)
+	require.NoError(t, s.Replace(ctx, "a/b/one.arrow", small, 3, sum))
+	require.Equal(t, []byte("new"), get("a/b/one.arrow"))
+
+	require.NoError(t, put("a/b.arrow", []byte("x")))
+	require.NoError(t, put("a-b/z", []byte("x")))
+	keys := func(prefix string) (out []string) {
+		require.NoError(t, s.List(ctx, prefix, func(i objstore.Info) error {
+			out = append(out, i.Key)
+			return nil
+		}))
+		return out
+	}
+	require.Equal(t, []string{"a-b/z", "a/b.arrow", "a/b/one.arrow", "a/empty"}, keys(""))
+	require.Equal(t, []string{"a/b.arrow", "a/b/one.arrow"}, keys("a/b"))
+	require.Equal(t, []string{"a/b/one.arrow"}, keys("a/b/"))
+	require.Empty(t, keys("b"))
+	stop := errors.New("enough")
+	require.ErrorIs(t, s.List(ctx, "", func(objstore.Info) error { return stop }), stop)
+
+	require.NoError(t, s.Delete(ctx, "a/b/one.arrow"))
+	require.NoError(t, s.Delete(ctx, "a/b/one.arrow"), "twice")
+	_, err = s.Stat(ctx, "a/b/one.arrow")
+	require.ErrorIs(t, err, objstore.ErrNotFound)
+
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.Put(ended, "late", bytes.NewReader(body), int64(len(body)), sum), context.Canceled)
+	require.NotContains(t, keys(""), "late")
+	require.NoError(t, s.Close())
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		conformance(t, &storetest.Store{})
+	})
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		s, err := objstore.Open(t.Context(), "file://"+t.TempDir()+"/new", objstore.Options{})
+		require.NoError(t, err)
+		conformance(t, s)
+	})
+	t.Run("file on a simulated disk", func(t *testing.T) {
+		t.Parallel()
+		s, err := objstore.Open(t.Context(), "file:///bucket", objstore.Options{FS: simfs.New(nil)})
+		require.NoError(t, err)
+		conformance(t, s)
+	})
+}
+
+// An object of a directory is durable, bytes and name, when Put returns; a power cut at each operation before leaves all of
+// it or nothing.
+func TestFile_power_cut(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("0123456789abcdef"), 200)
+	sum, err := objstore.Sum(bytes.NewReader(body), int64(len(body)))
+	require.NoError(t, err)
+	for k := 0; ; k++ {
+		disk := simfs.New(nil)
+		hook, fired := simfs.FailAt(k, simfs.Kind.Changes, io.ErrUnexpectedEOF)
+		disk.SetHook(func(op simfs.Op) error {
+			if fired() {
+				return io.ErrUnexpectedEOF
+			}
+			return hook(op)
+		})
+		s, err := objstore.Open(t.Context(), "file:///bucket", objstore.Options{FS: disk})
+		require.NoError(t, err)
+		err = s.Put(t.Context(), "t/events/x.arrow", bytes.NewReader(body), int64(len(body)), sum)
+		if !fired() {
+			require.NoError(t, err)
+			require.Greater(t, k, 5)
+			require.Equal(t, body, objectOf(t, disk.Crash(simfs.KeepNone, rand.New(rand.NewPCG(1, 1)))), "durable")
+			return
+		}
+		require.Error(t, err)
+		if got := objectOf(t, disk.Crash(simfs.KeepAll, rand.New(rand.NewPCG(1, 1)))); got != nil {
+			require.Equal(t, body, got, "cut at %d", k)
+		}
+	}
+}
+
+// objectOf is the object on a disk, nil without one.
+func objectOf(t *testing.T, fsys vfs.FS) []byte {
+	t.Helper()
+	s, err := objstore.Open(t.Context(), "file:///bucket", objstore.Options{FS: fsys})
+	require.NoError(t, err)
+	r, err := s.Get(t.Context(), "t/events/x.arrow")
+	if errors.Is(err, objstore.ErrNotFound) {
+		return nil
+	}
+	require.NoError(t, err)
+	b, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return b
+}
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]objstore.Location{
+		"s3://b":            {Scheme: "s3", Bucket: "b"},
+		"s3://b/":           {Scheme: "s3", Bucket: "b"},
+		"s3://b/x//y/":      {Scheme: "s3", Bucket: "b", Path: "x/y"},
+		"gs://b/x":          {Scheme: "gs", Bucket: "b", Path: "x"},
+		"azblob://c/x":      {Scheme: "azblob", Bucket: "c", Path: "x"},
+		"file:///var/m":     {Scheme: "file", Path: "/var/m"},
+		"file://./relative": {Scheme: "file", Path: "relative"},
+	} {
+		got, err := objstore.ParseURL(raw)
+		require.NoError(t, err, raw)
+		require.Equal(t, want, got)
+	}
+	for _, raw := range []string{
+		"", "b", "mem://x", "https://b/x", "s3:///x", "file://", "file://host/x", "s3://user:secret@b", "s3://b?secret=1", "s3://b#secret", "s3://b/%zzsecret",
+	} {
+		_, err := objstore.ParseURL(raw)
+		require.Error(t, err, raw)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	l := objstore.Location{Scheme: "s3", Bucket: "b", Path: "x"}
+	require.Equal(t, "s3://b/x/y", l.Join("y").String())
+	require.Equal(t, "s3://b", l.Join("..").String())
+	require.True(t, l.Contains(l.Join("y")))
+	require.False(t, l.Contains(objstore.Location{Scheme: "s3", Bucket: "b", Path: "xy"}))
+	require.False(t, l.Join("y").Contains(l))
+}
