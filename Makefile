@@ -63,7 +63,7 @@ e2e: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the built binaries: kill -
 	cd testbed && $(GO) test -count=1 -p 1 ./...
 
 .PHONY: acceptance
-acceptance: build ## PAYLOADS=DIR [CATALOG=postgres]: every OTLP file below DIR end to end, each field compared
+acceptance: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## PAYLOADS=DIR [CATALOG=postgres]: every OTLP file below DIR end to end, each field compared
 	@test -n '$(PAYLOADS)' || { echo 'usage: make acceptance PAYLOADS=DIR [CATALOG=postgres]'; exit 2; }
 	@scripts/need node npm
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
