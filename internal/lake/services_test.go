@@ -111,6 +111,10 @@ func places() []place {
 			home, access := newBucketHome(tb)
 			return Options{Catalog: newDatabase(tb), Warehouse: home, S3: access}
 		}},
+		{"rest_local", func(tb testing.TB) Options {
+			tb.Helper()
+			return Options{Catalog: "rest+" + newRESTServer(tb).URL, Warehouse: filepath.Join(tb.TempDir(), "warehouse")}
+		}},
 	}
 }
 

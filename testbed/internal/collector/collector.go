@@ -256,6 +256,8 @@ func (p *Process) Stop(ctx context.Context) (int, time.Duration, error) {
 type Harness struct {
 	Options
 	Dir string // the test's folder: logs and, unless set, data
+	// Catalog and S3Root say where the independent reader finds the tables; empty: below the data.
+	Catalog, S3Root string
 
 	t     testing.TB
 	lives int

@@ -5,6 +5,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -113,7 +114,11 @@ func CountAll(t testing.TB, h *collector.Harness) map[string]int {
 
 func read(t testing.TB, h *collector.Harness, where string, each func(id string) error) {
 	t.Helper()
-	reader, err := tables.Open(h.Data)
+	place := tables.Place{Catalog: h.Catalog, S3Root: h.S3Root}
+	if place.Catalog == "" {
+		place.Catalog = filepath.Join(h.Data, "catalog.db")
+	}
+	reader, err := tables.OpenAt(place)
 	require.NoError(t, err)
 	err = reader.Query(t.Context(), Table, "SELECT attributes['"+load.IDKey+"'] FROM t "+where, func(row []any) error {
 		id, _ := row[0].(string)
