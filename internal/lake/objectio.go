@@ -188,15 +188,17 @@ func (o *objectIO) Create(location string) (iceio.FileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := o.transfer()
-	w, err := o.bucket.NewWriter(t.ctx, key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: partsAtOnce,
-	})
-	if err != nil {
-		t.end(nil)
-		return nil, explain("create", location, err)
-	}
-	return &objectWriter{transfer: t, location: location, w: w}, nil
+	w := &objectWriter{transfer: o.transfer(), location: location, done: make(chan error, 1)}
+	var out *io.PipeReader
+	out, w.in = io.Pipe()
+	go func() {
+		err := o.bucket.Upload(w.ctx, key, out, &blob.WriterOptions{
+			ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: partsAtOnce,
+		})
+		_ = out.CloseWithError(err) // it has no error of its own; who writes on learns ours
+		w.done <- err
+	}()
+	return w, nil
 }
 
 // Close lets go of the bucket.
@@ -206,11 +208,12 @@ func (o *objectIO) Close() error {
 	return err
 }
 
-// objectWriter sends an object. The store shows it when Close has told it to.
+// objectWriter sends an object through a goroutine that Close awaits. The store shows it when Close has told it to.
 type objectWriter struct {
 	transfer
 	location string
-	w        *blob.Writer
+	in       *io.PipeWriter
+	done     chan error // what became of the sending
 	failed   error
 	closed   bool
 }
@@ -220,7 +223,7 @@ func (w *objectWriter) Write(p []byte) (n int, err error) {
 		part := p[:min(len(p), stepBytes)]
 		var sent int
 		err := w.step(func() (err error) {
-			sent, err = w.w.Write(part)
+			sent, err = w.in.Write(part)
 			return err
 		})
 		n, p = n+sent, p[sent:]
@@ -233,6 +236,8 @@ func (w *objectWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{w}, r)
 }
 
+var errAbandoned = errors.New("abandoned")
+
 // Abandon ends the sending: no object comes of it, and the parts that were sent are removed.
 func (w *objectWriter) Abandon() {
 	if w.failed == nil {
@@ -241,8 +246,6 @@ func (w *objectWriter) Abandon() {
 	_ = w.Close() // it fails, as it is meant to
 }
 
-var errAbandoned = errors.New("abandoned")
-
 // Close asks the store to show the object, unless a write failed before. A second Close returns what the first did.
 func (w *objectWriter) Close() error {
 	if w.closed {
@@ -250,12 +253,13 @@ func (w *objectWriter) Close() error {
 	}
 	w.closed = true
 	defer w.end(nil)
-	if w.failed != nil {
-		w.end(w.failed) // before the Close, which would publish what there is
-		_ = w.w.Close() // its error follows from ours
-		return w.failed
+	// An error takes the place of the end, so that what was sent is not shown. The context stays: the SDK removes the
+	// parts in it.
+	_ = w.in.CloseWithError(w.failed) // it has no error of its own
+	err := w.step(func() error { return <-w.done })
+	if w.failed == nil {
+		w.failed = explain("close", w.location, err)
 	}
-	w.failed = explain("close", w.location, w.step(w.w.Close))
 	return w.failed
 }
 

@@ -49,7 +49,7 @@ func TestSecrets(t *testing.T) {
 		"wrong_bucket":     {overlay(good, "s3://nosuch/x", s3.Endpoint, s3.AccessKey, s3.SecretKey), "NoSuchBucket"},
 		"store_away":       {overlay(good, "s3://lake/x", "http://127.0.0.1:1", canary, canary), "connection refused"},
 		"rest_token":       {rest("{token: " + canary + "}"), "[REDACTED]"},
-		"rest_credential":  {rest("{credential: 'id:" + canary + "'}"), "[REDACTED]"},
+		"rest_credential":  {rest("{credential: 'id:" + canary + "'}"), "correct the section rest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
