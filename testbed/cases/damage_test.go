@@ -24,8 +24,8 @@ const (
 	// draining keeps what is committed, so that nothing of it is removed while the test looks.
 	draining = soon + "extensions: {lakecompactor: {gate: {age: 100ms}, retention: {wal: 1h}}}\n"
 	// sealing and holding are the exporter alone: segments that are sealed at once, or not at all.
-	sealing = "exporters: {siglake: {wal: {segment: {max_age: 100ms}}}}\nservice: {extensions: [ingestparams, healthcheckv2]}\n"
-	holding = "exporters: {siglake: {wal: {segment: {max_age: 1h}}}}\nservice: {extensions: [ingestparams, healthcheckv2]}\n"
+	sealing = "exporters: {siglake: {wal: {segment: {max_age: 100ms}}}}\nservice: {extensions: [ingestparams, walmirror, healthcheckv2]}\n"
+	holding = "exporters: {siglake: {wal: {segment: {max_age: 1h}}}}\nservice: {extensions: [ingestparams, walmirror, healthcheckv2]}\n"
 
 	perLane = 40 // records of one round
 )

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	// writerOnly leaves the compactor out: what is measured is the exporter's start.
 	writerOnly = "exporters: {siglake: {wal: {max_bytes: 1099511627776, segment: {max_age: 1h, max_events: 100000000}}}}\n" +
-		"service: {extensions: [ingestparams, healthcheckv2]}\n"
+		"service: {extensions: [ingestparams, walmirror, healthcheckv2]}\n"
 	// all drains what is there without waiting.
 	all = "exporters: {siglake: {wal: {max_bytes: 1099511627776}}}\nextensions: {lakecompactor: {gate: {age: 100ms}}}\n"
 
