@@ -28,7 +28,9 @@ func caseIDs() []string {
 		"A": {1, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17},
 		"B": {1, 4, 5, 8, 9},
 		"C": {2, 3, 5, 6, 8, 9, 10},
+		"D": {8},
 		"E": {2, 3, 6, 7, 8, 9, 10, 13, 14, 15},
+		"F": {1, 3, 5, 6, 7, 8},
 	} {
 		for _, n := range numbers {
 			out = append(out, letter+strconv.Itoa(n))

@@ -191,7 +191,7 @@ func checkPins(t *testing.T, disk vfs.FS) {
 // PIN-1, MIR-1, D8: the machine is cut off before each operation of disk and store in append, pin, seal, upload, confirm,
 // unpin, claim, mark and retire, under each policy; what was put at the cut is there or not. After the next life every
 // acknowledged row is in the mirror once, no pin is left, and no beginning of an open segment.
-func TestCrash_sweep(t *testing.T) {
+func TestCrash_D8_sweep(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []simfs.Policy{simfs.KeepNone, simfs.KeepPrefix, simfs.KeepAny, simfs.KeepAll} {
 		for _, done := range []bool{false, true} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -164,9 +165,12 @@ func TestMirror_F3_only_what_failed_is_tried_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		settled(time.Second)
+		var mu sync.Mutex
 		var ids []segment.ID
 		fails := 3
 		r.store.SetHook(func(op storetest.Op) *storetest.Fault {
+			mu.Lock()
+			defer mu.Unlock()
 			if len(ids) < 7 && op.Kind == "put" {
 				return &storetest.Fault{Err: errors.New("not yet")}
 			}
@@ -177,7 +181,10 @@ func TestMirror_F3_only_what_failed_is_tried_again(t *testing.T) {
 			return nil
 		})
 		for range 10 {
-			ids = append(ids, r.append(2).Segment)
+			id := r.append(2).Segment
+			mu.Lock()
+			ids = append(ids, id)
+			mu.Unlock()
 			require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
 		}
 		settled(time.Minute)
@@ -280,5 +287,33 @@ func TestMirror_sweep_at_start(t *testing.T) {
 		}
 		require.EqualValues(t, 3, r.counter("sweep_uploads_total"))
 		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+// T-18: at the end what is left is uploaded, for a bounded time; what does not come through keeps its pin.
+func TestMirror_T18_the_end_is_waited_for(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		settled(time.Second)
+		slow := 2
+		r.store.SetHook(func(op storetest.Op) *storetest.Fault {
+			if op.Kind == "put" && slow > 0 {
+				slow--
+				return &storetest.Fault{Err: errors.New("503 SlowDown")}
+			}
+			return nil
+		})
+		id := r.append(2).Segment // open until the log is closed
+		require.Zero(t, r.stop(time.Minute))
+		require.Equal(t, []int64{1, 2}, rows(t, r.store.Objects()[key(id)]))
+		require.Empty(t, r.pins())
+		r.start()
+		r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Hang: true} })
+		r.append(2)
+		begin := time.Now()
+		require.Equal(t, 1, r.stop(10*time.Second))
+		require.Less(t, time.Since(begin), 20*time.Second)
+		require.Len(t, r.pins(), 1)
 	})
 }

@@ -41,6 +41,7 @@ type Store struct {
 	objects map[string][]byte
 	ops     []Op
 	hook    func(Op) *Fault
+	hookMu  sync.Mutex // held while hook runs
 	// NoDigest: the store does not tell the MD5 of an object, as some real ones.
 	NoDigest bool
 }
@@ -94,7 +95,9 @@ func (s *Store) begin(ctx context.Context, kind, key string) (f *Fault, skip boo
 		return nil, true, fmt.Errorf("%s %s: %w", kind, key, err)
 	}
 	if hook != nil {
+		s.hookMu.Lock()
 		f = hook(op)
+		s.hookMu.Unlock()
 	}
 	switch {
 	case f == nil:

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// bucketOf is a mirror in a directory: its URL and its folder.
+func bucketOf(t *testing.T, objects map[string][]byte) (url, dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "bucket", "wal-mirror")
+	objects["siglake-mirror.json"] = []byte(`{"format":1,"roots":[]}` + "\n")
+	for key, body := range objects {
+		file := filepath.Join(dir, filepath.FromSlash(key))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+		require.NoError(t, os.WriteFile(file, body, 0o600))
+	}
+	return "file://" + dir, dir
+}
+
+// newPlace is a command line without a log.
+func newPlace(t *testing.T) *site {
+	t.Helper()
+	return &site{tb: t, dir: t.TempDir(), fs: vfs.OS(), stdin: strings.NewReader("")}
+}
+
+// MIR-1: the whole log comes back, its rows are drained like any others, and a second run finds nothing to do.
+func TestWALRecover(t *testing.T) {
+	t.Parallel()
+	url, _ := bucketOf(t, map[string][]byte{
+		"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3, 2),
+		"default/events/" + segmentID(2).FileName(): sealed(t, uuid.Nil, 4),
+	})
+	s := newPlace(t)
+	plan := s.ok("wal-recover", "--from", url, "--to", s.walDir(), "--dry-run")
+	require.Contains(t, plan, "2 segments, 9 rows")
+	require.Contains(t, plan, "nothing was written")
+	require.NoDirExists(t, s.walDir())
+	done := s.ok("wal-recover", "--from", url, "--to", s.walDir())
+	require.Contains(t, done, "restored; 0 present already")
+	var rep recovered
+	require.NoError(t, json.Unmarshal([]byte(s.ok("wal-recover", "--from", url, "--to", s.walDir(), "-o", "json")), &rep))
+	require.Zero(t, rep.Segments)
+	require.Equal(t, 2, rep.Present)
+	require.Contains(t, s.ok("drain", "--once"), "9 rows of 2 segments committed, in 1 lane")
+	require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.walDir()), "2 present already", "committed ones too")
+}
+
+// Each exit code, with a text that says what to do.
+func TestWALRecover_refusals(t *testing.T) {
+	t.Parallel()
+	half := sealed(t, uuid.Nil, 4)
+	url, dir := bucketOf(t, map[string][]byte{
+		"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3),
+		"default/events/" + segmentID(2).FileName(): half[:len(half)/2],
+		"notes.txt": []byte("hello"),
+	})
+	s := newPlace(t)
+	wal := s.walDir()
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no flags", nil, exitUsage, "give --from, the URL of the mirror, and --to"},
+		{"a bad URL", []string{"--from", "ftp://x", "--to", wal}, exitUsage, "is no object store"},
+		{"a secret in it", []string{"--from", "s3://u:not-to-be-seen@b/x", "--to", wal}, exitUsage, "more than a bucket and a path"},
+		{"too high", []string{"--from", "file://" + filepath.Dir(dir), "--to", wal}, exitUsage, "there is one at " + url},
+		{"too low", []string{"--from", url + "/default/events", "--to", wal}, exitUsage, "there is one at " + url},
+		{"nothing there", []string{"--from", url + "2", "--to", wal}, exitUsage, "nothing is there"},
+		{"into sealed", []string{"--from", url, "--to", wal + "/sealed"}, exitUsage, "is a directory of segments"},
+		{"into something else", []string{"--from", url, "--to", filepath.Dir(filepath.Dir(dir))}, exitUsage, "is not empty"},
+		{"none at a time", []string{"--from", url, "--to", wal, "--concurrency", "0"}, exitUsage, "--concurrency: 0 is below 1"},
+		{"an unreadable object", []string{"--from", url, "--to", wal}, exitDamage, "1 object cannot be read as segments; all others are restored"},
+	} {
+		r := s.run(append([]string{"wal-recover"}, tc.args...)...)
+		require.Equal(t, tc.code, r.code, "%s: %s", tc.name, r.stderr)
+		require.Contains(t, r.stderr, tc.want, tc.name)
+		require.NotContains(t, r.stderr, "not-to-be-seen")
+	}
+	r := s.run("wal-recover", "--from", url, "--to", wal)
+	require.Contains(t, r.stdout, "unreadable: default/events/"+segmentID(2).FileName())
+	require.Contains(t, r.stdout, "no segment, left alone: notes.txt")
+	require.Contains(t, r.stdout, "1 present already")
+
+	lock, err := s.fs.Lock(filepath.Join(wal, segment.LockName), "siglakecol, pid 7")
+	require.NoError(t, err)
+	r = s.run("wal-recover", "--from", url, "--to", wal)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "held by siglakecol, pid 7; stop that process, or give --online")
+	require.Equal(t, exitDamage, s.run("wal-recover", "--from", url, "--to", wal, "--online").code)
+	require.NoError(t, lock.Close())
+}
