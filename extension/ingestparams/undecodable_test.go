@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -50,6 +51,7 @@ func TestAnswerWriter_lets_every_other_answer_through(t *testing.T) {
 		{"unavailable", 503, string(receiverSpeechless), 503},
 		{"another 500", 500, "boom", 500},
 		{"500 without a body", 500, "", 500},
+		{"503 without a body", 503, "", 503},
 	} {
 		rec := httptest.NewRecorder()
 		w := &answerWriter{ResponseWriter: rec, r: pb()}
@@ -74,4 +76,27 @@ func TestAnswerWriter_lets_every_other_answer_through(t *testing.T) {
 	require.NoError(t, proto.Unmarshal(rec.Body.Bytes(), &st))
 	require.Equal(t, int32(codes.InvalidArgument), st.GetCode())
 	require.Same(t, rec, w.Unwrap())
+}
+
+// DEADLINE_EXCEEDED is 504 in both encodings; what asks the client to come again stays 503.
+func TestAnswerWriter_deadline_exceeded_is_504(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[codes.Code]int{codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Unavailable: http.StatusServiceUnavailable} {
+		st := &spb.Status{Code: int32(code), Message: "mirrored: not confirmed"}
+		pb, err := proto.Marshal(st)
+		require.NoError(t, err)
+		text, err := protojson.Marshal(st)
+		require.NoError(t, err)
+		for contentType, body := range map[string][]byte{"application/x-protobuf": pb, "application/json": text} {
+			rec := httptest.NewRecorder()
+			w := &answerWriter{ResponseWriter: rec, r: httptest.NewRequest(http.MethodPost, "/v1/logs", http.NoBody)}
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, err := w.Write(body)
+			require.NoError(t, err)
+			w.end()
+			require.Equal(t, want, rec.Code, "%s %s", code, contentType)
+			require.Equal(t, body, rec.Body.Bytes())
+		}
+	}
 }
