@@ -56,7 +56,7 @@ func (p *power) disk(op simfs.Op) error {
 	return nil
 }
 
-func (p *power) store(op storetest.Op) *storetest.Fault {
+func (p *power) store(storetest.Op) *storetest.Fault {
 	cut, off := p.step()
 	switch {
 	case cut:

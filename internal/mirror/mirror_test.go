@@ -208,7 +208,7 @@ func TestMirror_F3_an_object_is_there(t *testing.T) {
 			r.start()
 			settled(time.Second)
 			r.store.NoDigest = noDigest
-			r.store.SetHook(func(op storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("away")} })
+			r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("away")} })
 			ids := r.sealed(2)
 			other := slices.Clone(r.file(ids[1]))
 			other[len(other)-20] ^= 1
