@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
@@ -34,8 +32,6 @@ const (
 	// row. The largest honest request, 20 MiB of 100-byte records under a resource of 10 KiB, comes to 2 GiB. The
 	// drain writes a third of a GiB a second, so this is what one request may hold its lane up: some 12 s.
 	maxExpanded = 4 << 30
-	// partsAtOnce bounds the parts of one request that are written at a time: each waits for a disk sync of its own.
-	partsAtOnce = 16
 )
 
 // siglake is the exporter of one signal; T is its pdata.
@@ -217,92 +213,6 @@ func (e *siglake[T]) push(ctx context.Context, data T) error {
 		e.health.trouble(err)
 	}
 	return classify(err)
-}
-
-// storeAll stores the parts of a request and returns when its promise is kept for all of them. Under mirrored the request
-// has a place among those who wait for the mirror before a byte is written.
-func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode promise, parts []part[T]) error {
-	var requests []*request[T]
-	for _, p := range parts {
-		// An empty request is a success, and nothing is written.
-		if n := e.items(p.data); n > 0 {
-			requests = append(requests, &request[T]{data: p.data, items: n, tenant: tenant, index: p.index, mode: mode})
-		}
-	}
-	if len(requests) == 0 {
-		return nil
-	}
-	log, err := e.current()
-	if err != nil {
-		return err
-	}
-	if err := log.Enter(tenant); err != nil {
-		return err
-	}
-	defer log.Leave(tenant)
-	if !mode.mirrored {
-		return e.appendAll(ctx, tenant, requests)
-	}
-	if err := log.awaiting.enter(int64(e.cfg.WAL.MaxWaiting)); err != nil {
-		return err
-	}
-	defer log.awaiting.leave()
-	if err := e.appendAll(ctx, tenant, requests); err != nil {
-		return err
-	}
-	return e.awaitMirror(ctx, log.mirror, segmentsOf(requests))
-}
-
-// current is the log while it is open.
-func (e *siglake[T]) current() (*sharedLog, error) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.log == nil {
-		return nil, wal.ErrClosed
-	}
-	return e.log, nil
-}
-
-// appendAll appends the parts of a request side by side and returns when all are done. What can be known before is
-// known before anything is written: each index has its lane and holds this signal. After that a part may still be
-// refused while others are stored: the error is errPartly then.
-func (e *siglake[T]) appendAll(ctx context.Context, tenant string, requests []*request[T]) error {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.log == nil {
-		return wal.ErrClosed
-	}
-	if len(requests) == 1 {
-		return e.store(ctx, requests[0])
-	}
-	for _, r := range requests {
-		if err := e.log.Reserve(tenant, r.index, e.holds(r.index)); err != nil {
-			return err
-		}
-	}
-	errs := make([]error, len(requests))
-	var g errgroup.Group
-	g.SetLimit(partsAtOnce)
-	for i, r := range requests {
-		g.Go(func() error {
-			errs[i] = e.store(ctx, r)
-			return nil
-		})
-	}
-	_ = g.Wait() // the errors are in errs
-	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(failed) == 0 || len(failed) == len(requests) {
-		return errors.Join(failed...)
-	}
-	return errors.Join(append(failed, errPartly)...)
-}
-
-// holds is what a lane is told that its rows are: nothing where the name of the index says it.
-func (e *siglake[T]) holds(index string) string {
-	if index == e.signal.Table() {
-		return ""
-	}
-	return e.signal.String()
 }
 
 // store commits r alone, or when it is small with others that come at once.
