@@ -52,17 +52,16 @@ type sent struct {
 	must    bool // acknowledged rows that a power loss may not take
 }
 
-// client is everybody outside of the machine: who sends, who asks to seal, and the mirror that pins.
+// client is everybody outside of the machine: who sends, who asks to seal, and who remembers the pins.
 type client struct {
 	mu   sync.Mutex
 	sent []sent
 	pins map[string]*pin // by path
 }
 
-// pin is what the mirror has linked.
+// pin is what the log has linked for the mirror, durably.
 type pin struct {
-	bytes   string
-	durable bool
+	bytes string
 }
 
 // expect is what a recovery of one disk has to show.
@@ -180,9 +179,7 @@ func (c *client) expect(kill bool) *expect {
 		}
 	}
 	for name, p := range c.pins {
-		if p.durable || kill {
-			e.pins[name] = *p
-		}
+		e.pins[name] = *p
 	}
 	return e
 }

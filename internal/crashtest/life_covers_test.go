@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"a group in one write", "active to sealed", "sealed to mirror-pending", "sealed to processing",
+		"a group in one write", "active to mirror-pending", "active to sealed", "sealed to processing",
 		"processing to committed", "unpin", "retire",
 	} {
 		require.True(t, seen[what], what)

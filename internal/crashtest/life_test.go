@@ -64,7 +64,7 @@ func newMachine(wrap func(vfs.FS) vfs.FS) *machine {
 
 func (m *machine) open() (*wal.Log, error) {
 	return wal.Open(context.Background(), wal.Options{
-		FS: m.fs, Dir: root, MaxEvents: maxEvents, MaxAge: time.Hour, MaxBytes: 1 << 40, MinFree: 1, Now: m.clock.now,
+		FS: m.fs, Dir: root, MaxEvents: maxEvents, MaxAge: time.Hour, MaxBytes: 1 << 40, MinFree: 1, Now: m.clock.now, Mirror: m,
 	})
 }
 
@@ -74,8 +74,8 @@ func (m *machine) drain() (drain.Report, error) {
 	})
 }
 
-// live is a whole life: append, seal, pin, claim, commit, mark, unpin, retire. Clients, an operator, a drain and a
-// mirror work side by side in an order that the scheduler draws. It goes on after errors, as they do.
+// live is a whole life: append, seal, pin, claim, commit, mark, unpin, retire. Clients, an operator, a drain and
+// the log, which pins, work side by side in an order that the scheduler draws. It goes on after errors, as they do.
 func (m *machine) live(s *sched, rng *rand.Rand) {
 	l, err := m.open()
 	if err != nil {
@@ -108,11 +108,9 @@ func (m *machine) live(s *sched, rng *rand.Rand) {
 			m.client.sealed(which)
 		}
 	})
-	beside("mirror", 12, m.pin)
 	beside("drain", 10+rng.IntN(10), func() { _, _ = m.drain() })
 	wg.Wait()
 	which := m.client.acked("")
-	m.pin()
 	if l.Close(ctx) == nil {
 		m.client.sealed(which)
 	}
@@ -151,34 +149,11 @@ func (m *machine) lanes() ([]segment.Lane, error) {
 	return lanes, err
 }
 
-// pin gives every sealed segment a second name, as the mirror will.
-func (m *machine) pin() {
-	lanes, err := m.lanes()
-	if err != nil {
-		return
-	}
-	for _, l := range lanes {
-		entries, _, err := l.List(segment.Sealed)
-		if err != nil {
-			return
-		}
-		for _, e := range entries {
-			m.pinOne(l.Path(segment.Sealed, e.Name), l.Path(segment.MirrorPending, e.Name))
-		}
-	}
-}
-
-func (m *machine) pinOne(sealed, path string) {
-	if err := m.fs.Link(sealed, path); err != nil {
-		return // gone on, or pinned already
-	}
-	bytes, err := contentOf(m.disk, path)
-	if err != nil {
-		return
-	}
-	m.client.pinned(path, pin{bytes: bytes})
-	if m.fs.SyncDir(filepath.Dir(path)) == nil {
-		m.client.pinned(path, pin{bytes: bytes, durable: true})
+// Sealed notes the pin that the log has made before the segment was in sealed/. The machine is the log's mirror.
+func (m *machine) Sealed(l segment.Lane, id segment.ID, pinned error) {
+	path := l.Path(segment.MirrorPending, id.FileName())
+	if bytes, err := contentOf(m.disk, path); pinned == nil && err == nil {
+		m.client.pinned(path, pin{bytes})
 	}
 }
 
