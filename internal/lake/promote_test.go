@@ -267,22 +267,27 @@ func TestEnsure_refuses_a_promotion_that_does_not_fit_the_table(t *testing.T) {
 			[]string{"column http_status of siglake.events is int", "attribute http.status is promoted to it as string", "give that promotion the type of the column, or another column"},
 		},
 		{
-			"other_letter_case", nil, otelarrow.Promotion{Attribute: "x", Column: "HTTP_status"},
+			"other_letter_case", nil,
+			otelarrow.Promotion{Attribute: "x", Column: "HTTP_status"},
 			[]string{"siglake.events has the column http_status", "HTTP_status in letter case only", "another column"},
 		},
 		{
-			"of_another_engine", []func(*table.UpdateSchema){
+			"of_another_engine",
+			[]func(*table.UpdateSchema){
 				func(us *table.UpdateSchema) {
 					us.AddColumn([]string{"region"}, iceberg.PrimitiveTypes.Date, "", false, nil)
 				},
-			}, otelarrow.Promotion{Attribute: "region"},
+			},
+			otelarrow.Promotion{Attribute: "region"},
 			[]string{"column region of siglake.events is date", "promoted to it as string"},
 		},
 		{
-			"renamed_to_one_of_ours", []func(*table.UpdateSchema){
+			"renamed_to_one_of_ours",
+			[]func(*table.UpdateSchema){
 				func(us *table.UpdateSchema) { us.RenameColumn([]string{"scope_name"}, "old") },
 				func(us *table.UpdateSchema) { us.RenameColumn([]string{"text"}, "scope_name") },
-			}, otelarrow.Promotion{Attribute: "t", Column: "text"},
+			},
+			otelarrow.Promotion{Attribute: "t", Column: "text"},
 			[]string{"promoted column text of siglake.events is called scope_name there", "rename it"},
 		},
 	} {
