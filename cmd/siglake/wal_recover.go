@@ -87,7 +87,7 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 		},
 	})
 	bar.clear()
-	err = errors.Join(a.explainRecover(ctx, f, from, opt, err), store.Close())
+	err = errors.Join(a.explainRecover(ctx, from, opt, err), store.Close())
 	if _, wrong := errors.AsType[*exitError](err); wrong || err != nil && len(rep.Lanes) == 0 {
 		return err
 	}
@@ -124,7 +124,7 @@ func (f *recoverFlags) check() (objstore.Location, error) {
 }
 
 // explainRecover says what to do about what ends a recovery.
-func (a *app) explainRecover(ctx context.Context, f *recoverFlags, from objstore.Location, opt objstore.Options, err error) error {
+func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt objstore.Options, err error) error {
 	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
 		return fmt.Errorf("the root is in use: %s is held by %s; stop that process, or give --online to restore beside it", locked.Name, locked.Holder)
 	}
@@ -144,7 +144,8 @@ func (a *app) explainRecover(ctx context.Context, f *recoverFlags, from objstore
 	case missing.Objects == 0:
 		hint = "nothing is there; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
 	default:
-		hint = fmt.Sprintf("%s there and none is siglake-mirror.json; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix", plural(missing.Objects, "object is", "objects are"))
+		hint = plural(missing.Objects, "object is", "objects are") +
+			" there and none is siglake-mirror.json; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
 	}
 	return usageError("--from: %s is not the root of a mirror: %s", from, hint)
 }

@@ -1,7 +1,6 @@
 package lake
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -194,5 +193,5 @@ func TestS3_parts(t *testing.T) {
 	}))
 	require.Equal(t, []string{home, home + "/whole"}, seen)
 	require.NoError(t, s.Remove(home+"/whole"))
-	require.True(t, errors.Is(s.Remove(home+"/whole"), fs.ErrNotExist))
+	require.ErrorIs(t, s.Remove(home+"/whole"), fs.ErrNotExist)
 }

@@ -134,18 +134,18 @@ func pgInitialised(ctx context.Context, db *sql.DB) (bool, error) {
 
 // pgCatalog opens the catalog, and makes its tables first. Of several that make them at once PostgreSQL lets one
 // through and may tell the others that they are there, IF NOT EXISTS notwithstanding.
-func pgCatalog(ctx context.Context, db *sql.DB, place string, make bool) (*sqlcat.Catalog, error) {
+func pgCatalog(ctx context.Context, db *sql.DB, place string, mayMake bool) (*sqlcat.Catalog, error) {
 	for {
-		cat, err := sqlcat.NewCatalog(catalogName, db, sqlcat.Postgres, sqlProperties(place, make))
+		cat, err := sqlcat.NewCatalog(catalogName, db, sqlcat.Postgres, sqlProperties(place, mayMake))
 		said, ok := errors.AsType[*pgconn.PgError](err)
-		if !make || !ok || said.Code != pgUnique && said.Code != pgTableExists {
+		if !mayMake || !ok || said.Code != pgUnique && said.Code != pgTableExists {
 			return cat, err
 		}
 		there, err := pgInitialised(ctx, db)
 		if err != nil {
 			return nil, err
 		}
-		make = !there
+		mayMake = !there
 	}
 }
 

@@ -182,9 +182,13 @@ func gatherRows(
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() {
+		for _, a := range more {
+			a.Release()
+		}
+	}()
 	fields := slices.Clone(rec.Schema().Fields())
-	for i, a := range more {
-		defer a.Release()
+	for i := range more {
 		fields = append(fields, columns[i].Field())
 	}
 	var found []misfits

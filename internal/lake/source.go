@@ -98,8 +98,8 @@ func sourceOf(opt Options) (source, error) {
 }
 
 // sqlProperties are those of a SQL catalog.
-func sqlProperties(place string, make bool) iceberg.Properties {
-	return iceberg.Properties{"warehouse": place, "init_catalog_tables": strconv.FormatBool(make)}
+func sqlProperties(place string, mayMake bool) iceberg.Properties {
+	return iceberg.Properties{"warehouse": place, "init_catalog_tables": strconv.FormatBool(mayMake)}
 }
 
 type sqlCatalog struct{ *sqlcat.Catalog }
