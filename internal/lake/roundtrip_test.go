@@ -95,6 +95,49 @@ func signalOf(data any) otelarrow.Signal {
 	}
 }
 
+// TestRoundTrip_of_segments_without_entity_refs reads segments that a version before layout 2 wrote, of requests without
+// entity references in them.
+func TestRoundTrip_of_segments_without_entity_refs(t *testing.T) {
+	t.Parallel()
+	for _, signal := range signals {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile("testdata/layout1_" + signal.String() + ".arrow")
+			require.NoError(t, err)
+			decoded, err := frame.Decode(bytes.NewReader(data), int64(len(data)), frame.DecodeOptions{})
+			require.NoError(t, err)
+			defer decoded.Release()
+			l := lakeAt(t, t.TempDir(), hooks{})
+			table, _, err := l.Ensure(t.Context(), "default", signal.Table(), signal)
+			require.NoError(t, err)
+			seg := Segment{ID: testID(t, time.Now(), 1), Batches: decoded.Batches, Rows: decoded.Rows}
+			_, err = table.Commit(t.Context(), []Segment{seg})
+			require.NoError(t, err)
+			trip, err := otlptest.Sent(sentBefore(t, signal))
+			require.NoError(t, err)
+			require.NoError(t, trip.Check(tableRows(t, l, signal.Table())[seg.ID]))
+		})
+	}
+}
+
+// sentBefore is the request in the segment of layout 1.
+func sentBefore(t *testing.T, signal otelarrow.Signal) any {
+	t.Helper()
+	wire, err := os.ReadFile("testdata/layout1_" + signal.String() + ".pb")
+	require.NoError(t, err)
+	var data any
+	switch signal {
+	case otelarrow.Logs:
+		data, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(wire)
+	case otelarrow.Traces:
+		data, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(wire)
+	default:
+		data, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(wire)
+	}
+	require.NoError(t, err)
+	return data
+}
+
 // requireRoundTrip stores each parcel as one segment, all in one table, and rebuilds each from the table.
 func requireRoundTrip(t *testing.T, signal otelarrow.Signal, parcels [][]any) {
 	t.Helper()

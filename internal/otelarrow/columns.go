@@ -126,7 +126,13 @@ func arrivalColumn() []column {
 func resourceColumns(of string) []column {
 	return inGroup(groupResource, concat(
 		attributeColumns(20, "resource_", "Resource"),
-		[]column{{id: 27, name: "resource_schema_url", kind: kindTextOrNull, null: "empty", source: of + ".schema_url"}},
+		[]column{
+			{id: 27, name: "resource_schema_url", kind: kindTextOrNull, null: "empty", source: of + ".schema_url"},
+			{
+				id: 28, name: "resource_entity_refs", kind: kindTextOrNull, null: "none",
+				source: "Resource.entity_refs as JSON text: an array of objects with schemaUrl, type, idKeys and descriptionKeys",
+			},
+		},
 	)...)
 }
 

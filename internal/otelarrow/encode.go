@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 )
 
 // Batch is one request, or several, as one record batch of WALSchema, rows in the order of the requests.
@@ -139,6 +140,7 @@ type sharedWriters struct {
 	resourceAttrs     attrs
 	resourceDropped   *fixed[uint32]
 	resourceSchemaURL *text
+	entityRefs        *text
 
 	scope                   *runs
 	scopeName, scopeVersion *text
@@ -156,6 +158,7 @@ func newSharedWriters(s *scratch) sharedWriters {
 		resourceAttrs:     newAttrs(s, "resource.resource_attributes"),
 		resourceDropped:   find[*fixed[uint32]](s, "resource.resource_dropped_attributes_count"),
 		resourceSchemaURL: find[*text](s, "resource.resource_schema_url"),
+		entityRefs:        find[*text](s, "resource.resource_entity_refs"),
 		scope:             find[*runs](s, "scope"),
 		scopeName:         find[*text](s, "scope.scope_name"),
 		scopeVersion:      find[*text](s, "scope.scope_version"),
@@ -182,6 +185,7 @@ func (w *sharedWriters) endResource(res pcommon.Resource, schemaURL string, arri
 	w.s.attributes(w.resourceAttrs, res.Attributes())
 	w.resourceDropped.add(res.DroppedAttributesCount())
 	w.resourceSchemaURL.add(schemaURL)
+	w.s.entityRefs(w.entityRefs, entity.ResourceEntityRefs(res))
 	w.resource.end(rows)
 }
 

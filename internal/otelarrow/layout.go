@@ -34,7 +34,7 @@ func WALSchema(s Signal) *arrow.Schema { return layouts[s].wal }
 func TableSchema(s Signal) *arrow.Schema { return layouts[s].table }
 
 func newLayout(s Signal, columns []column, groups []group) *layout {
-	meta := arrow.MetadataFrom(map[string]string{metaSignal: s.String(), metaLayout: layoutV1})
+	meta := arrow.MetadataFrom(map[string]string{metaSignal: s.String(), metaLayout: layoutV2})
 	fields := walFields(columns, "")
 	for _, g := range groups {
 		shared := arrow.StructOf(walFields(columns, g.name)...)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -93,6 +94,9 @@ func TestEncodeLogs_all_fields(t *testing.T) {
 	ld := plog.NewLogs()
 	rl := ld.ResourceLogs().AppendEmpty()
 	rl.SetSchemaUrl("https://schema/res")
+	ref := entity.ResourceEntityRefs(rl.Resource()).AppendEmpty()
+	ref.SetType("service")
+	ref.IdKeys().Append("service.name", "a\"b")
 	rl.Resource().Attributes().PutStr("service.name", "shop")
 	rl.Resource().Attributes().PutInt("n", 1)
 	rl.Resource().SetDroppedAttributesCount(math.MaxUint32)
@@ -122,7 +126,8 @@ func TestEncodeLogs_all_fields(t *testing.T) {
 		"resource_attributes":               map[string]string{"service.name": "shop", "n": "1"},
 		"resource_attribute_types":          map[string]string{"n": "int"},
 		"resource_dropped_attributes_count": int64(math.MaxUint32), "resource_schema_url": "https://schema/res",
-		"scope_name": "lib", "scope_version": "1.2", "scope_attributes": map[string]string{"s": "true"},
+		"resource_entity_refs": `[{"schemaUrl":"","type":"service","idKeys":["service.name","a\"b"],"descriptionKeys":[]}]`,
+		"scope_name":           "lib", "scope_version": "1.2", "scope_attributes": map[string]string{"s": "true"},
 		"scope_attribute_types": map[string]string{"s": "bool"}, "scope_dropped_attributes_count": int64(2),
 		"scope_schema_url": "https://schema/scope", "segment_id": "seg", "segment_row": int64(40),
 	}, rows[0])
@@ -140,7 +145,7 @@ func TestEncodeLogs_nothing_set(t *testing.T) {
 		"body": nil, "body_type": "empty",
 		"attributes": map[string]string{}, "attribute_types": nil, "dropped_attributes_count": int64(0),
 		"resource_attributes": map[string]string{}, "resource_attribute_types": nil,
-		"resource_dropped_attributes_count": int64(0), "resource_schema_url": nil,
+		"resource_dropped_attributes_count": int64(0), "resource_schema_url": nil, "resource_entity_refs": nil,
 		"scope_name": nil, "scope_version": nil, "scope_attributes": map[string]string{}, "scope_attribute_types": nil,
 		"scope_dropped_attributes_count": int64(0), "scope_schema_url": nil, "segment_id": "seg", "segment_row": int64(40),
 	}, rows[0])

@@ -208,7 +208,7 @@ func TestEncodeMetrics_all_other_fields(t *testing.T) {
 			},
 		},
 		"resource_attributes": map[string]string{"service.name": "shop"}, "resource_attribute_types": nil,
-		"resource_dropped_attributes_count": int64(0), "resource_schema_url": "u1",
+		"resource_dropped_attributes_count": int64(0), "resource_schema_url": "u1", "resource_entity_refs": nil,
 		"scope_name": nil, "scope_version": nil, "scope_attributes": map[string]string{}, "scope_attribute_types": nil,
 		"scope_dropped_attributes_count": int64(0), "scope_schema_url": nil,
 		"ingested_at": arrivalUS, "segment_id": "seg", "segment_row": int64(40),

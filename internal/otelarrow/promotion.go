@@ -79,7 +79,7 @@ var (
 
 // reservedColumns are names that no column of ours has and none may have: the partition field of the tables, which
 // Iceberg keeps in the same space, and what a later version means to add.
-var reservedColumns = []string{"timestamp_day", "resource_entity_refs"}
+var reservedColumns = []string{"timestamp_day"}
 
 // NewPromotions checks a list of promotions and completes what it leaves out.
 //

@@ -118,7 +118,7 @@ func TestSignalOf(t *testing.T) {
 	}{
 		{"no_metadata", arrow.NewSchema(nil, nil), otelarrow.ErrNotOurs},
 		{"unknown_signal", md(map[string]string{"siglake.signal": "profiles", "siglake.layout": "1"}), otelarrow.ErrNotOurs},
-		{"newer_layout", md(map[string]string{"siglake.signal": "logs", "siglake.layout": "2"}), otelarrow.ErrLayout},
+		{"newer_layout", md(map[string]string{"siglake.signal": "logs", "siglake.layout": "3"}), otelarrow.ErrLayout},
 		{"no_layout", md(map[string]string{"siglake.signal": "logs"}), otelarrow.ErrLayout},
 	} {
 		_, err := otelarrow.SignalOf(tc.schema)

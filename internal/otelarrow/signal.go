@@ -50,7 +50,9 @@ func (s Signal) Table() string {
 const (
 	metaSignal = "siglake.signal"
 	metaLayout = "siglake.layout"
-	layoutV1   = "1"
+	// layoutV1 has no resource_entity_refs. It is read, and that column is NULL.
+	layoutV1 = "1"
+	layoutV2 = "2" // what is written
 )
 
 // ErrNotOurs is returned for a schema that does not say which signal it holds.
@@ -68,8 +70,8 @@ func SignalOf(schema *arrow.Schema) (Signal, error) {
 	if !ok {
 		return 0, ErrNotOurs
 	}
-	if v, _ := md.GetValue(metaLayout); v != layoutV1 {
-		return 0, fmt.Errorf("%w %q: this version reads %q", ErrLayout, v, layoutV1)
+	if v, _ := md.GetValue(metaLayout); v != layoutV1 && v != layoutV2 {
+		return 0, fmt.Errorf("%w %q: this version reads %q and %q", ErrLayout, v, layoutV1, layoutV2)
 	}
 	for s := Logs; s <= Metrics; s++ {
 		if s.String() == name {

@@ -123,7 +123,7 @@ func TestEncodeTraces_all_fields(t *testing.T) {
 		}},
 		"dropped_links_count": int64(3),
 		"resource_attributes": map[string]string{"service.name": "shop"}, "resource_attribute_types": nil,
-		"resource_dropped_attributes_count": int64(0), "resource_schema_url": "u1",
+		"resource_dropped_attributes_count": int64(0), "resource_schema_url": "u1", "resource_entity_refs": nil,
 		"scope_name": "lib", "scope_version": nil, "scope_attributes": map[string]string{}, "scope_attribute_types": nil,
 		"scope_dropped_attributes_count": int64(0), "scope_schema_url": "u2",
 		"ingested_at": arrivalUS, "segment_id": "seg", "segment_row": int64(40),

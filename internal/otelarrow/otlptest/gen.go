@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 )
 
 // Gen makes random requests that reach every field of OTLP and the edges of each.
@@ -190,6 +191,17 @@ func (g *Gen) resource(r pcommon.Resource) {
 	}
 	g.attributes(r.Attributes(), 2)
 	r.SetDroppedAttributesCount(g.dropped())
+	if g.one(4) {
+		for range 1 + g.IntN(3) {
+			ref := entity.ResourceEntityRefs(r).AppendEmpty()
+			ref.SetSchemaUrl(g.Text())
+			ref.SetType(g.Text())
+			for range g.IntN(3) {
+				ref.IdKeys().Append(g.Text())
+				ref.DescriptionKeys().Append(g.Text())
+			}
+		}
+	}
 }
 
 func (g *Gen) scope(s pcommon.InstrumentationScope) {

@@ -16,11 +16,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // noPlace are fields of OTLP that no table has a column for.
 var noPlace = map[protoreflect.FullName]bool{
-	"opentelemetry.proto.resource.v1.Resource.entity_refs":         true, // in development
-	"opentelemetry.proto.common.v1.EntityRef.schema_url":           true,
-	"opentelemetry.proto.common.v1.EntityRef.type":                 true,
-	"opentelemetry.proto.common.v1.EntityRef.id_keys":              true,
-	"opentelemetry.proto.common.v1.EntityRef.description_keys":     true,
 	"opentelemetry.proto.common.v1.KeyValue.key_strindex":          true, // of profiles only
 	"opentelemetry.proto.common.v1.AnyValue.string_value_strindex": true,
 }

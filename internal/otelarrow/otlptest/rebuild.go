@@ -2,6 +2,7 @@ package otlptest
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -171,7 +172,39 @@ func (r *reading) resource() *resourcepb.Resource {
 	if want, there := texts["service.name"]; there != ok || want != service {
 		r.fail("service_name", fmt.Errorf("%q, the resource has %q", service, want))
 	}
-	return &resourcepb.Resource{Attributes: attrs, DroppedAttributesCount: r.uint32("resource_dropped_attributes_count")}
+	return &resourcepb.Resource{
+		Attributes: attrs, DroppedAttributesCount: r.uint32("resource_dropped_attributes_count"), EntityRefs: r.entityRefs(),
+	}
+}
+
+func (r *reading) entityRefs() []*commonpb.EntityRef {
+	text, there := maybe[string](r, "resource_entity_refs")
+	if !there {
+		return nil
+	}
+	var refs []struct {
+		SchemaURL       *string   `json:"schemaUrl"`
+		Type            *string   `json:"type"`
+		IDKeys          *[]string `json:"idKeys"`
+		DescriptionKeys *[]string `json:"descriptionKeys"`
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&refs); err != nil || len(refs) == 0 || d.More() {
+		r.fail("resource_entity_refs", fmt.Errorf("%q is no array of references: %w", text, err))
+		return nil
+	}
+	var out []*commonpb.EntityRef
+	for _, ref := range refs {
+		if ref.SchemaURL == nil || ref.Type == nil || ref.IDKeys == nil || ref.DescriptionKeys == nil {
+			r.fail("resource_entity_refs", fmt.Errorf("%q lacks a field", text))
+			return nil
+		}
+		out = append(out, &commonpb.EntityRef{
+			SchemaUrl: *ref.SchemaURL, Type: *ref.Type, IdKeys: *ref.IDKeys, DescriptionKeys: *ref.DescriptionKeys,
+		})
+	}
+	return out
 }
 
 func (r *reading) scope() *commonpb.InstrumentationScope {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
@@ -32,8 +33,7 @@ const (
 // Adjusted is how often each rule was applied; those that were not are not in it.
 type Adjusted map[string]int64
 
-// SentLogs is what a table must give back for requests, and what must have been counted. The request's entity references
-// are left out: no column holds them.
+// SentLogs is what a table must give back for requests, and what must have been counted.
 func SentLogs(requests ...plog.Logs) (*logspb.LogsData, Adjusted) {
 	s := sent{}
 	out := &logspb.LogsData{}
@@ -218,7 +218,22 @@ func traceID(t pcommon.TraceID) []byte { return id(t[:]) }
 func spanID(t pcommon.SpanID) []byte   { return id(t[:]) }
 
 func (s sent) resource(r pcommon.Resource) *resourcepb.Resource {
-	return &resourcepb.Resource{Attributes: s.attributes(r.Attributes()), DroppedAttributesCount: r.DroppedAttributesCount()}
+	out := &resourcepb.Resource{Attributes: s.attributes(r.Attributes()), DroppedAttributesCount: r.DroppedAttributesCount()}
+	for _, ref := range entity.ResourceEntityRefs(r).All() {
+		out.EntityRefs = append(out.EntityRefs, &commonpb.EntityRef{
+			SchemaUrl: s.text(ref.SchemaUrl()), Type: s.text(ref.Type()),
+			IdKeys: s.texts(ref.IdKeys()), DescriptionKeys: s.texts(ref.DescriptionKeys()),
+		})
+	}
+	return out
+}
+
+func (s sent) texts(from pcommon.StringSlice) []string {
+	var out []string
+	for _, v := range from.All() {
+		out = append(out, s.text(v))
+	}
+	return out
 }
 
 func (s sent) scope(sc pcommon.InstrumentationScope) *commonpb.InstrumentationScope {

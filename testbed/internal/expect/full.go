@@ -23,7 +23,6 @@ func Full(signal string, choice int) (proto.Message, error) {
 
 // notStored are fields that the tables have no place for.
 var notStored = map[protoreflect.FullName]bool{
-	"opentelemetry.proto.resource.v1.Resource.entity_refs":         true,
 	"opentelemetry.proto.common.v1.KeyValue.key_strindex":          true, // only profiles have a string table
 	"opentelemetry.proto.common.v1.AnyValue.string_value_strindex": true,
 }

@@ -3,6 +3,7 @@ package expect
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	collogs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	colmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -76,10 +77,12 @@ func resourceColumns(r Row, group *node) {
 		r["resource_attributes"], r["resource_attribute_types"] = attributes(nil, "resource_attribute_types")
 		r["resource_dropped_attributes_count"] = number(0)
 		r["service_name"] = exactly(nil)
+		r["resource_entity_refs"] = text("")
 		return
 	}
 	r.attributes(res, "attributes", "resource_attributes", "resource_attribute_types")
 	r["resource_dropped_attributes_count"] = count(res.uint("dropped_attributes_count"))
+	r["resource_entity_refs"] = text(entityRefs(res.list("entity_refs")))
 	r["service_name"] = exactly(nil)
 	for _, kv := range first(res.keyValues("attributes")) {
 		if kv.Key != "service.name" {
@@ -87,6 +90,27 @@ func resourceColumns(r Row, group *node) {
 		}
 		r["service_name"] = exactly(render(kv.Value))
 	}
+}
+
+// entityRefs are references as JSON text; "" when there are none.
+func entityRefs(refs []*node) string {
+	if len(refs) == 0 {
+		return ""
+	}
+	out := make([]string, len(refs))
+	for i, ref := range refs {
+		out[i] = `{"schemaUrl":` + quote(ref.str("schema_url")) + `,"type":` + quote(ref.str("type")) +
+			`,"idKeys":` + quotes(ref.strs("id_keys")) + `,"descriptionKeys":` + quotes(ref.strs("description_keys")) + `}`
+	}
+	return "[" + strings.Join(out, ",") + "]"
+}
+
+func quotes(texts []string) string {
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		out[i] = quote(t)
+	}
+	return "[" + strings.Join(out, ",") + "]"
 }
 
 func scopeColumns(r Row, group *node) {

@@ -104,6 +104,16 @@ func (n *node) uints(name string) []uint64 {
 	return out
 }
 
+// strs is a repeated string field.
+func (n *node) strs(name string) []string {
+	l := n.m.Get(n.field(name)).List()
+	out := make([]string, l.Len())
+	for i := range out {
+		out[i] = l.Get(i).String()
+	}
+	return out
+}
+
 // floats is a repeated double field.
 func (n *node) floats(name string) []float64 {
 	l := n.m.Get(n.field(name)).List()
