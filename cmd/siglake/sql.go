@@ -48,8 +48,9 @@ docs/tables.md has each column and queries to start from. A table is read as of 
 named, in the shell until \refresh; times are in UTC.
 
 --with-wal shows the rows in the write-ahead log beside those of the tables, each once. What is set aside there (poison/,
-stale/) is not shown, and told on stderr. --since and --until narrow every table to a time and leave out the files and
-segments that lie outside of it by what manifests and headers say.
+stale/) is not shown, and told on stderr. Nothing is locked for it: rows of a segment that a failing drain moves back and
+forth in step with the listings could be missed; ask again. --since and --until narrow every table to a time and leave
+out the files and segments that lie outside of it by what manifests and headers say.
 
 Of a warehouse in an object store the files of the tables that a statement names are fetched into a private temporary
 directory first, at most --max-fetch; in the shell each once until \refresh. The directory is removed at the end.

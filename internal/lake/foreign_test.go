@@ -74,3 +74,100 @@ func TestPlan_tables_that_others_changed(t *testing.T) {
 		})
 	}
 }
+
+// docs/tables.md: format version 3 is refused to readers and writers, by its number.
+func TestForeign_format_version_3(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{})
+	commitTo(t, l, newSegment(t, 1, 2))
+	tbl := events(t, l)
+	change(t, l, func(tx *table.Transaction) error { return tx.UpgradeFormatVersion(3) })
+	_, err := tbl.Commit(t.Context(), []Segment{newSegment(t, 2, 2)})
+	require.ErrorIs(t, err, ErrShape)
+	require.ErrorContains(t, err, "siglake.events has format version 3")
+	plan, err := l.Plan(t.Context(), "siglake", "events")
+	require.NoError(t, err)
+	require.Equal(t, "format version 3", plan.Unreadable)
+}
+
+// docs/tables.md: files that are not Parquet are refused to readers by name. New rows go beside them, but what the proof
+// forgot cannot be looked up, and is not written a second time for that.
+func TestForeign_files_of_other_formats(t *testing.T) {
+	t.Parallel()
+	for _, format := range []iceberg.FileFormat{iceberg.OrcFile, iceberg.AvroFile} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			l := lakeAt(t, t.TempDir(), hooks{limits: limits{proofEntries: 1}})
+			tbl := events(t, l)
+			old := newSegment(t, 1, 2)
+			commitTo(t, l, old)
+			change(t, l, func(tx *table.Transaction) error {
+				base := loaded(t, l)
+				day := manifestFiles(t, l)[0].Partition()
+				b, err := iceberg.NewDataFileBuilder(base.Spec(), iceberg.EntryContentData, l.home+"/siglake.db/events/data/foreign", format, day, nil, nil, 3, 100)
+				require.NoError(t, err)
+				return tx.AddDataFiles(t.Context(), []iceberg.DataFile{b.Build()}, nil)
+			})
+			out, err := tbl.Commit(t.Context(), []Segment{newSegment(t, 2, 4)})
+			require.NoError(t, err)
+			require.EqualValues(t, 4, out.RowsWritten)
+			plan, err := l.Plan(t.Context(), "siglake", "events")
+			require.NoError(t, err)
+			require.Equal(t, "data files of format "+string(format), plan.Unreadable)
+			files := len(manifestFiles(t, l))
+			old.Doubtful = true
+			_, err = tbl.Commit(t.Context(), []Segment{old})
+			require.ErrorContains(t, err, "format "+string(format)+" cannot be read")
+			require.Len(t, manifestFiles(t, l), files)
+		})
+	}
+}
+
+// docs/tables.md: a table that another engine partitions otherwise is read, and our rows go on by day(timestamp).
+func TestForeign_another_partition_spec(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{})
+	first, second := newSegment(t, 1, 2), newSegment(t, 2, 3)
+	commitTo(t, l, first)
+	was := loaded(t, l).Spec()
+	change(t, l, func(tx *table.Transaction) error {
+		return tx.UpdateSpec(true).AddIdentity("service_name").Commit()
+	})
+	require.NotEqual(t, was.ID(), loaded(t, l).Metadata().DefaultPartitionSpec())
+	commitTo(t, l, second)
+	requireExactly(t, l, first, second)
+	for _, df := range manifestFiles(t, l) {
+		require.EqualValues(t, was.ID(), df.SpecID())
+	}
+	plan, err := l.Plan(t.Context(), "siglake", "events")
+	require.NoError(t, err)
+	require.Empty(t, plan.Unreadable)
+	require.Len(t, plan.Files, 2)
+}
+
+// docs/tables.md: the snapshot of main is read and written; branches of others stay where they are.
+func TestForeign_branch(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{})
+	first, second := newSegment(t, 1, 2), newSegment(t, 2, 3)
+	commitTo(t, l, first)
+	snap := loaded(t, l).CurrentSnapshot().SnapshotID
+	_, _, err := l.cat.CommitTable(t.Context(), table.Identifier{"siglake", "events"}, nil,
+		[]table.Update{table.NewSetSnapshotRefUpdate("audit", snap, table.BranchRef, -1, -1, -1)})
+	require.NoError(t, err)
+	commitTo(t, l, second)
+	requireExactly(t, l, first, second)
+	require.Equal(t, snap, loaded(t, l).SnapshotByName("audit").SnapshotID)
+	plan, err := l.Plan(t.Context(), "siglake", "events")
+	require.NoError(t, err)
+	require.Len(t, plan.Files, 2)
+}
+
+// change commits what another engine does to the table.
+func change(t *testing.T, l *Lake, do func(*table.Transaction) error) {
+	t.Helper()
+	tx := loaded(t, l).NewTransaction()
+	require.NoError(t, do(tx))
+	_, err := tx.Commit(t.Context())
+	require.NoError(t, err)
+}
