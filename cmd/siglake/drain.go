@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -27,7 +30,8 @@ func newDrain(a *app) *cobra.Command {
 written again; running it twice is safe.
 
 It refuses when a drain runs on the same WAL root (the collector's lakecompactor extension): that one does the same
-by itself. Segments that are still open (active/) are not taken; the collector seals them when they
+by itself. And it refuses to make DIR/catalog.db for segments that name a table: their catalog is elsewhere, or lost,
+and under a new one they would be set aside as stale. Name it with --catalog. Segments that are still open (active/) are not taken; the collector seals them when they
 are full or old enough.`,
 		Example: "  siglake drain --once --data /var/lib/siglakecol",
 		Args:    args(0, 0, "no arguments"),
@@ -60,7 +64,47 @@ type drainReport struct {
 	Failures    map[string]string `json:"failures,omitempty"`
 }
 
+// haveCatalog refuses to make a catalog beside --data for segments that name a table of another one, as after a recovery of
+// a log whose catalog is PostgreSQL: a drain would make new tables and set all of them aside as stale.
+func (a *app) haveCatalog(ctx context.Context) error {
+	if a.catalog != "" || a.getenv("SIGLAKE_CATALOG") != "" {
+		return nil
+	}
+	path := filepath.Join(a.data, "catalog.db")
+	if _, err := a.fs.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // it is there, or opening it says what is wrong
+	}
+	root, err := a.openRoot()
+	if err != nil {
+		return err
+	}
+	for _, st := range []segment.State{segment.Sealed, segment.Processing, segment.Orphans} {
+		places, err := filter{state: string(st)}.places(ctx, root)
+		if err != nil {
+			return err
+		}
+		for _, p := range places {
+			l, err := a.listSegment(p)
+			if errors.Is(err, errGone) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if l.Table != "" {
+				return usageError("drain: there is no catalog at %s, and segments of lane %s name a table (%s) that only its own catalog has: "+
+					"name that with --catalog or SIGLAKE_CATALOG; if it is lost for good, --catalog sqlite://%s makes a new one, "+
+					"and sets these segments aside in stale/", path, l.Lane, l.Table, path)
+			}
+		}
+	}
+	return nil
+}
+
 func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
+	if err := a.haveCatalog(ctx); err != nil {
+		return err
+	}
 	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	rep, err := drain.Once(ctx, drain.Options{
 		FS: a.fs, WAL: a.walDir(), Logger: a.logger(), Now: a.now,

@@ -66,6 +66,22 @@ func TestDrain(t *testing.T) {
 		_, err := os.Stat(filepath.Join(s.dir, "catalog.db"))
 		require.ErrorIs(t, err, os.ErrNotExist)
 	})
+	t.Run("makes_no_catalog_for_segments_of_another", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		table := uuid.New()
+		s.put(s.lane("default", "events"), segment.Sealed, 1, sealed(t, table, 3), time.Minute)
+		r := s.run("drain", "--once")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, table.String())
+		require.Contains(t, r.stderr, "--catalog")
+		require.Contains(t, s.ok("wal", "ls"), "sealed")
+		_, err := os.Stat(filepath.Join(s.dir, "catalog.db"))
+		require.ErrorIs(t, err, os.ErrNotExist)
+		// Told to, it does what it says.
+		r = s.run("drain", "--once", "--catalog", "sqlite://"+filepath.Join(s.dir, "catalog.db"))
+		require.Contains(t, r.stdout, "1 segments of another incarnation of their table set aside")
+	})
 	t.Run("once_is_required", func(t *testing.T) {
 		t.Parallel()
 		r := newSite(t).run("drain")
