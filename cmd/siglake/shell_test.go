@@ -93,7 +93,8 @@ func TestShell_refresh(t *testing.T) {
 	require.Equal(t, result{stdout: "n\n5\nread\nfalse\nn\n5\nn\n6\n"}, <-done)
 }
 
-// terminalOf starts siglake on a terminal of its own.
+// terminalOf starts siglake on a terminal of its own. Who starts a process is not parallel: between its fork and its exec the
+// child has copies of the locks of tests beside it, which find them held after they have let them go.
 func terminalOf(t *testing.T, s *site, args ...string) *screen {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -174,7 +175,6 @@ func (s *screen) shown(text string) bool {
 }
 
 func TestShell_on_a_terminal(t *testing.T) {
-	t.Parallel()
 	s := tabled(t)
 	sc := terminalOf(t, s)
 	sc.expect(`\d lists the tables`)
@@ -236,7 +236,6 @@ func TestShell_on_a_terminal(t *testing.T) {
 }
 
 func TestShell_interrupt_ends_the_query_only(t *testing.T) {
-	t.Parallel()
 	s := tabled(t)
 	sc := terminalOf(t, s)
 	sc.expect(promptFirst)
@@ -253,7 +252,6 @@ func TestShell_interrupt_ends_the_query_only(t *testing.T) {
 }
 
 func TestShell_history(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "siglake", "history")
 	fsys := newSite(t).fs
 	h, err := loadHistory(fsys, path)

@@ -194,9 +194,9 @@ func TestWithWAL_each_row_once_beside_a_drain(t *testing.T) {
 	require.Equal(t, rowNames(0, rounds*each), s.bodies("events"))
 }
 
-// What was acknowledged is shown while the writer lives, after a kill -9 of it, and once after its recovery.
+// What was acknowledged is shown while the writer lives, after a kill -9 of it, and once after its recovery. Not parallel, as
+// terminalOf says.
 func TestWithWAL_killed_writer(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	self, err := os.Executable()
 	require.NoError(t, err)

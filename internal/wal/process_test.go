@@ -39,7 +39,7 @@ func child(dir string) {
 // adopted once it is killed; a start that does not share is refused with the pid of the living (T-07, T-08). ACK-1,
 // OWN-1.
 func TestShared_two_processes(t *testing.T) {
-	t.Parallel()
+	// Not parallel: between a fork and its exec the child has copies of the locks of tests beside it.
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
