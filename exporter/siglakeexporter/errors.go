@@ -63,7 +63,7 @@ func classify(err error) error {
 	var holds *wal.HoldsError
 	nothing := "nothing was written"
 	if errors.Is(err, errPartly) {
-		nothing = "rows for other indexes were written"
+		nothing = errPartly.Error()
 	}
 	var unconfirmed *unconfirmedError
 	switch {

@@ -17,9 +17,6 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// lockName is the file below the root whose exclusive lock makes a drain the only one.
-const lockName = segment.DrainLockName
-
 // drain is one life of the loop: from the lock to its release.
 type drain struct {
 	opt     Options
@@ -87,7 +84,7 @@ func run(ctx context.Context, opt Options, tables Catalog) error {
 	d.loop(ctx)
 	d.log.Info("drain stopped", zap.String("dir", opt.WAL))
 	if err := lock.Close(); err != nil {
-		return fmt.Errorf("unlock %s: %w", filepath.Join(opt.WAL, lockName), err)
+		return fmt.Errorf("unlock %s: %w", filepath.Join(opt.WAL, segment.DrainLockName), err)
 	}
 	return nil
 }
@@ -140,7 +137,7 @@ func (d *drain) awaitRoot(ctx context.Context) error {
 // awaitLock waits as a standby until no other drain holds the root. False: ctx ended first.
 func (d *drain) awaitLock(ctx context.Context) (io.Closer, bool) {
 	for {
-		lock, err := d.opt.FS.Lock(filepath.Join(d.opt.WAL, lockName), d.opt.Holder)
+		lock, err := d.opt.FS.Lock(filepath.Join(d.opt.WAL, segment.DrainLockName), d.opt.Holder)
 		if err == nil {
 			d.born = wall(d.opt.Now()) // what appeared while another drain worked is not ours to vouch for
 			return lock, true

@@ -52,7 +52,7 @@ func once(ctx context.Context, opt Options, tables Catalog) (Report, error) {
 	if d.root, err = segment.Open(opt.FS, opt.WAL); err != nil {
 		return Report{}, fmt.Errorf("open write-ahead log: %w", err)
 	}
-	lock, err := opt.FS.Lock(filepath.Join(opt.WAL, lockName), opt.Holder)
+	lock, err := opt.FS.Lock(filepath.Join(opt.WAL, segment.DrainLockName), opt.Holder)
 	if err != nil {
 		return Report{}, fmt.Errorf("lock the root: %w", err)
 	}

@@ -134,7 +134,7 @@ func TestRun_standby_takes_over(t *testing.T) {
 func TestRun_standby_stops(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
-	lock, err := w.fs.Lock("/wal/"+lockName, "somebody")
+	lock, err := w.fs.Lock("/wal/"+segment.DrainLockName, "somebody")
 	require.NoError(t, err)
 	require.NoError(t, w.start()())
 	require.NoError(t, lock.Close())

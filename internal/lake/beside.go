@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,9 +16,6 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
-
-// NamespaceOf is the namespace of a tenant's tables.
-func NamespaceOf(tenant string) string { return namespaceOf(tenant) }
 
 // PlanBeside is Plan for a reader that has rows of its own beside the table: those of segments in the log. It also
 // says how many rows of each segment the planned snapshot has, rows [0, n); an id that is missing has none.
@@ -40,25 +36,11 @@ func (l *Lake) PlanBeside(ctx context.Context, namespace, name string, ids []str
 	if err != nil {
 		return Plan{}, nil, fmt.Errorf("property %s of %s.%s: %w", propProof, namespace, name, err)
 	}
-	out := make(map[string]int64, len(ids))
-	listed := p.rows()
-	var ask []string
-	for _, id := range ids {
-		if n, ok := listed[id]; ok {
-			out[id] = n
-		} else {
-			ask = append(ask, id)
-		}
-	}
-	if len(ask) == 0 {
-		return plan, out, nil
-	}
 	of := &Table{lake: l, id: t.Identifier(), uuid: t.Metadata().TableUUID()}
-	found, err := of.rowsOf(ctx, t, ask)
+	out, err := of.committed(ctx, state{tbl: t, proof: p}, ids)
 	if err != nil {
-		return Plan{}, nil, fmt.Errorf("look up %d segments in %s.%s: %w", len(ask), namespace, name, err)
+		return Plan{}, nil, err
 	}
-	maps.Copy(out, found)
 	return plan, out, nil
 }
 

@@ -31,11 +31,16 @@ func (t *Table) Lookup(ctx context.Context, ids []string) (map[string]int64, err
 	if err != nil {
 		return nil, err
 	}
+	return t.committed(ctx, st, ids)
+}
+
+// committed is Lookup in a state of the table.
+func (t *Table) committed(ctx context.Context, st state, ids []string) (map[string]int64, error) {
 	out := make(map[string]int64, len(ids))
-	listed := st.proof.rows()
+	proved := st.proof.rows()
 	var ask []string
 	for _, id := range ids {
-		if n, ok := listed[id]; ok {
+		if n, ok := proved[id]; ok {
 			out[id] = n
 		} else {
 			ask = append(ask, id)

@@ -97,14 +97,7 @@ func restAdvice(err error, readOnly bool) error {
 type restCatalog struct{ *rest.Catalog }
 
 func (c restCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
-	var ids []table.Identifier
-	for id, err := range c.ListTables(ctx, ns) {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
+	return listed(c.ListTables(ctx, ns))
 }
 
 // make asks the server for a table, in one request: it makes one if there is none of the name, and whoever comes second

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -105,8 +106,13 @@ func sqlProperties(place string, mayMake bool) iceberg.Properties {
 type sqlCatalog struct{ *sqlcat.Catalog }
 
 func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
+	return listed(c.ListTables(ctx, ns))
+}
+
+// listed are the names of a listing. An error ends it.
+func listed(names iter.Seq2[table.Identifier, error]) ([]table.Identifier, error) {
 	var ids []table.Identifier
-	for id, err := range c.ListTables(ctx, ns) {
+	for id, err := range names {
 		if err != nil {
 			return nil, err
 		}

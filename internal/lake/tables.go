@@ -104,8 +104,8 @@ func (t *Table) see(h head) {
 	}
 }
 
-// namespaceOf is the namespace of a tenant's tables.
-func namespaceOf(tenant string) string {
+// NamespaceOf is the namespace of a tenant's tables.
+func NamespaceOf(tenant string) string {
 	if tenant == "default" {
 		return "siglake"
 	}
@@ -122,7 +122,7 @@ func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Sig
 	if l.readOnly {
 		return nil, false, ErrReadOnly
 	}
-	id := table.Identifier{namespaceOf(tenant), index}
+	id := table.Identifier{NamespaceOf(tenant), index}
 	if err := checkIdentifier(tenant, index); err != nil {
 		return nil, false, err
 	}

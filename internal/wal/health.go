@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
 // health returns what stands in the way of every request, nil when nothing does.
@@ -30,7 +32,7 @@ func (l *Log) rememberLock() error {
 	if l.silence != nil {
 		return nil // the volume has no locks
 	}
-	info, err := l.fs.Stat(filepath.Join(l.opt.Dir, lockName))
+	info, err := l.fs.Stat(filepath.Join(l.opt.Dir, segment.LockName))
 	if err != nil {
 		return fmt.Errorf("look at the lock file: %w", err)
 	}
@@ -48,7 +50,7 @@ func (l *Log) checkLock() error {
 	if l.silence != nil {
 		return nil
 	}
-	name := filepath.Join(l.opt.Dir, lockName)
+	name := filepath.Join(l.opt.Dir, segment.LockName)
 	info, err := l.fs.Stat(name)
 	switch {
 	case err == nil && info.Inode == l.lockInode:

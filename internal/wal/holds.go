@@ -26,7 +26,8 @@ func (l *Log) Reserve(tenant, index, holds string) error {
 	return ln.hold(holds)
 }
 
-// hold finds out what the lane holds, or decides it.
+// hold finds out what the lane holds, or decides it. Only the first request of a lane's life here asks the disk, and
+// those that come meanwhile wait for its answer: theirs hangs on it.
 func (ln *lane) hold(kind string) error {
 	if kind == "" {
 		return nil

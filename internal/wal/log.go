@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	lockName   = segment.LockName
 	tempSuffix = ".tmp"
 
 	// sealsAtOnce bounds the seals of all lanes that wait for the disk at one time; each holds a thread.
@@ -126,7 +125,7 @@ func (l *Log) take(ctx context.Context) (err error) {
 	if l.opt.Shared {
 		return l.join(ctx)
 	}
-	if l.lock, err = l.fs.Lock(filepath.Join(dir, lockName), l.opt.lockText()); err != nil {
+	if l.lock, err = l.fs.Lock(filepath.Join(dir, segment.LockName), l.opt.lockText()); err != nil {
 		return err
 	}
 	if l.root, err = segment.Create(l.fs, dir); err != nil {

@@ -61,7 +61,7 @@ func TestRemoved_lock_and_a_second_process(t *testing.T) {
 	for range 4 { // more than a segment: the next one is open, and the one after it made ahead
 		send(first)
 	}
-	require.NoError(t, os.Remove(filepath.Join(dir, lockName)))
+	require.NoError(t, os.Remove(filepath.Join(dir, segment.LockName)))
 	second := open(t, opt)
 	for range 20 {
 		send(first)

@@ -58,7 +58,7 @@ func (l *Log) join(ctx context.Context) error {
 
 func (l *Log) joinOnce() (err error) {
 	dir := l.opt.Dir
-	name := filepath.Join(dir, lockName)
+	name := filepath.Join(dir, segment.LockName)
 	if err := l.makeRoot(name); err != nil {
 		return err
 	}
