@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	pgNoRight     = "42501"
 	pgUnique      = "23505"
 	pgTableExists = "42P07"
+	pgTypeExists  = "42710" // of the row type of a table
 )
 
 // postgresURL reads the key catalog, without what only the environment knows.
@@ -97,7 +99,10 @@ func pgDefaults(cfg *pgx.ConnConfig) {
 }
 
 func openPostgres(ctx context.Context, cfg *pgx.ConnConfig, place string, readOnly bool) (_ opened, err error) {
-	db := stdlib.OpenDB(*cfg)
+	// A server that was started again has closed every connection of the pool; asked of each before its use, that costs
+	// a round trip and not a commit.
+	ask := stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true })
+	db := stdlib.OpenDB(*cfg, ask)
 	db.SetMaxOpenConns(pgConnections)
 	db.SetMaxIdleConns(pgIdle)
 	db.SetConnMaxIdleTime(pgIdleTime)
@@ -138,7 +143,7 @@ func pgCatalog(ctx context.Context, db *sql.DB, place string, mayMake bool) (*sq
 	for {
 		cat, err := sqlcat.NewCatalog(catalogName, db, sqlcat.Postgres, sqlProperties(place, mayMake))
 		said, ok := errors.AsType[*pgconn.PgError](err)
-		if !mayMake || !ok || said.Code != pgUnique && said.Code != pgTableExists {
+		if !mayMake || !ok || !slices.Contains([]string{pgUnique, pgTableExists, pgTypeExists}, said.Code) {
 			return cat, err
 		}
 		there, err := pgInitialised(ctx, db)
