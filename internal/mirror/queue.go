@@ -104,7 +104,11 @@ func (q *queue) next() (*job, time.Duration) {
 		heap.Push(&q.ready, heap.Pop(&q.later))
 	}
 	if len(q.ready.jobs) > 0 {
-		return heap.Pop(&q.ready).(*job), 0 //nolint:errcheck,forcetypeassert // nothing else is in it
+		j := heap.Pop(&q.ready).(*job) //nolint:errcheck,forcetypeassert // nothing else is in it
+		if len(q.ready.jobs) > 0 {
+			q.signal() // one signal may stand for several jobs: pass it on
+		}
+		return j, 0
 	}
 	if len(q.later.jobs) > 0 {
 		return nil, q.later.jobs[0].due.Sub(now)
