@@ -72,8 +72,7 @@ func TestOutage(t *testing.T) {
 
 	// The operator's command line finds the same rows, with credentials from its environment only.
 	cmd := exec.CommandContext(t.Context(), testenv.Must(t, testenv.CLI), "tables", "-o", "json")
-	cmd.Env = append(cmd.Environ(), "SIGLAKE_CATALOG="+pg.URL(pg.Database), "AWS_ACCESS_KEY_ID="+s3.AccessKey,
-		"AWS_SECRET_ACCESS_KEY="+s3.SecretKey, "AWS_ENDPOINT_URL_S3="+s3.Endpoint, "AWS_REGION="+s3.Region)
+	cmd.Env = append(append(cmd.Environ(), "SIGLAKE_CATALOG="+pg.URL(pg.Database)), s3.Env()...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), `"events"`)

@@ -26,8 +26,7 @@ func TestSQL(t *testing.T) {
 	siglake := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), testenv.Must(t, testenv.CLI), append(args, "--data", h.Data)...)
-		cmd.Env = append(cmd.Environ(), "TMPDIR="+temp, "SIGLAKE_CATALOG="+pg.URL(pg.Database), "SIGLAKE_WAREHOUSE=s3://lake/warehouse",
-			"AWS_ACCESS_KEY_ID="+s3.AccessKey, "AWS_SECRET_ACCESS_KEY="+s3.SecretKey, "AWS_ENDPOINT_URL_S3="+s3.Endpoint, "AWS_REGION=us-east-1")
+		cmd.Env = append(append(cmd.Environ(), "TMPDIR="+temp, "SIGLAKE_CATALOG="+pg.URL(pg.Database), "SIGLAKE_WAREHOUSE=s3://lake/warehouse"), s3.Env()...)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()

@@ -79,6 +79,14 @@ func (s *S3) Info() map[string]string {
 	}
 }
 
+// Env tells a client of the AWS SDK where the server is and who it is.
+func (s *S3) Env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL_S3=" + s.Endpoint, "AWS_REGION=" + s.Region,
+		"AWS_ACCESS_KEY_ID=" + s.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s.SecretKey,
+	}
+}
+
 // Stop ends the server after the requests in hand.
 func (s *S3) Stop() error { return s.halt(syscall.SIGTERM) }
 
