@@ -77,7 +77,11 @@ func (m *Mirror) uploadActive(ctx context.Context, lane segment.Lane, e segment.
 		m.met.failed(reasonActiveRead)
 		return err
 	}
-	if err := m.opt.Store.Replace(ctx, activeKey(lane.Key(), e.ID), body, end, sum); err != nil {
+	err = m.beMarked(ctx)
+	if err == nil {
+		err = m.opt.Store.Replace(ctx, activeKey(lane.Key(), e.ID), body, end, sum)
+	}
+	if err != nil {
 		m.met.failed(reasonActiveUpload)
 		return err
 	}

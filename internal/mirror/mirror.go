@@ -81,6 +81,8 @@ type Mirror struct {
 	actives   map[segment.ID]int64
 	activeMu  sync.Mutex  // guards actives: bytes uploaded of open segments
 	missed    atomic.Bool // a segment found no room in the queue
+	marked    atomic.Bool // the marker was seen in the store
+	markMu    sync.Mutex  // held while an uploader writes the marker
 	pins      seldom      // the log line of refused pins
 }
 

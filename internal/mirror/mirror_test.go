@@ -121,6 +121,41 @@ func TestMirror_store_faults(t *testing.T) {
 	}
 }
 
+// A volume may be lost at any moment: there is never an object that recovery would refuse for want of the marker.
+func TestMirror_no_object_without_the_marker(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]storetest.Fault{"fails": {Err: errors.New("503 SlowDown")}, "lies": {Lie: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.opt.ActiveInterval = time.Second
+				away := true
+				r.store.SetHook(func(op storetest.Op) *storetest.Fault {
+					if away && op.Kind != "get" && op.Key == "siglake-mirror.json" {
+						return &fault
+					}
+					return nil
+				})
+				r.start()
+				ids := r.sealed(6)
+				r.append(2)
+				settled(10 * time.Second)
+				require.Empty(t, r.store.Objects())
+				require.Len(t, r.pins(), 6)
+				require.Positive(t, r.counter("failures_total", `"upload"`))
+				require.Positive(t, r.counter("failures_total", "active_upload"))
+				away = false
+				settled(time.Minute)
+				require.Len(t, r.store.Objects(), 8, "the marker, what is sealed, what is open")
+				require.Contains(t, r.store.Objects(), "siglake-mirror.json")
+				require.NoError(t, r.m.Confirmed(t.Context(), ids[5]))
+				require.Zero(t, r.stop(time.Second))
+			})
+		})
+	}
+}
+
 // F6: an hour without credentials. Rows are acknowledged, nothing is dropped, the metrics and the status tell, and all of
 // it arrives afterwards, oldest first.
 func TestMirror_F6_an_hour_without_credentials(t *testing.T) {

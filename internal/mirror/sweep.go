@@ -1,25 +1,15 @@
 package mirror
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
-
-// maxMarker bounds what is read as siglake-mirror.json.
-const maxMarker = 1 << 20
 
 // sweepLoop sweeps at the start and at each interval, and uploads open segments at theirs.
 func (m *Mirror) sweepLoop(ctx context.Context) {
@@ -47,17 +37,6 @@ func (m *Mirror) sweepLoop(ctx context.Context) {
 		case <-active:
 			m.uploadActives(ctx, root)
 		}
-	}
-}
-
-// markOnly writes the marker where no sweep does.
-func (m *Mirror) markOnly(ctx context.Context, root *segment.Root) {
-	for tries := 1; ; tries++ {
-		err := m.mark(ctx, root.UUID())
-		if err == nil || !rest(ctx, backoff(tries, retryFirst, retryLongest)) {
-			return
-		}
-		m.met.failed(reasonSweep)
 	}
 }
 
@@ -107,48 +86,4 @@ func (m *Mirror) sweepLane(lane segment.Lane, st segment.State) error {
 		m.add(&job{lane: lane, id: e.ID, since: info.ModTime, check: true})
 	}
 	return nil
-}
-
-// mark writes siglake-mirror.json, or adds this root to it. Several mirrors that do so at once may drop one another's
-// entry; the next sweep puts it back.
-func (m *Mirror) mark(ctx context.Context, root uuid.UUID) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opt.AttemptTimeout)
-	defer cancel()
-	have, err := readMarker(ctx, m.opt.Store)
-	fresh := errors.Is(err, objstore.ErrNotFound)
-	if err != nil && !fresh {
-		return err
-	}
-	if slices.Contains(have.Roots, root) {
-		return nil
-	}
-	b, err := json.Marshal(marker{Format: markerFormat, Roots: append(have.Roots, root)})
-	if err != nil {
-		return fmt.Errorf("write %s: %w", markerKey, err)
-	}
-	body := bytes.NewReader(append(b, '\n'))
-	sum, err := objstore.Sum(body, body.Size())
-	if err != nil {
-		return fmt.Errorf("write %s: %w", markerKey, err)
-	}
-	if fresh {
-		err := m.opt.Store.Put(ctx, markerKey, body, body.Size(), sum)
-		if errors.Is(err, objstore.ErrExists) {
-			return nil // another mirror was faster; the next sweep adds this one
-		}
-		return err
-	}
-	return m.opt.Store.Replace(ctx, markerKey, body, body.Size(), sum)
-}
-
-func readMarker(ctx context.Context, s objstore.Store) (marker, error) {
-	r, err := s.Get(ctx, markerKey)
-	if err != nil {
-		return marker{}, err
-	}
-	b, err := io.ReadAll(io.LimitReader(r, maxMarker))
-	if err = errors.Join(err, r.Close()); err != nil {
-		return marker{}, fmt.Errorf("read %s: %w", markerKey, err)
-	}
-	return parseMarker(b)
 }

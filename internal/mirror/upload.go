@@ -80,6 +80,10 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 			m.repin(j)
 		}
 	}
+	if err := m.beMarked(ctx); err != nil {
+		m.met.failed(reasonUpload)
+		return err
+	}
 	start := m.opt.Now()
 	perr := m.put(ctx, j, key, f)
 	if perr != nil && !errors.Is(perr, objstore.ErrExists) {
