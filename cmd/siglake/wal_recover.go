@@ -25,8 +25,8 @@ type recoverFlags struct {
 }
 
 const walRecoverLong = `Rebuild a write-ahead log whose volume was lost from its mirror: write each segment of the mirror that the root does not
-have to <tenant>/<index>/sealed/ below it. The drain then commits them like any others; rows that are in a table already
-are found there and not written again. Safe to interrupt and to run again.
+have to <tenant>/<index>/sealed/ below it, also one of which the root has only the beginning. The drain then commits them
+like any others; rows that are in a table already are found there and not written again. Safe to interrupt and to run again.
 
 --from is the mirror's own URL: the bucket_url and the prefix of the walmirror extension, for example
 s3://telemetry/wal-mirror or file:///mnt/mirror/wal-mirror. Credentials and the endpoint of S3 come from the environment:
@@ -193,6 +193,7 @@ type recovered struct {
 	To         string           `json:"to"`
 	Lanes      []recoveredLane  `json:"lanes"`
 	Segments   int              `json:"segments"` // restored, or in a dry run to be restored
+	Longer     int              `json:"longer"`   // of them those of which the root had only a beginning
 	Rows       int64            `json:"rows"`
 	Bytes      int64            `json:"bytes"`
 	Present    int              `json:"present"`
@@ -209,6 +210,7 @@ type recoveredLane struct {
 	Index      string `json:"index"`
 	Segments   int    `json:"segments"`
 	Open       int    `json:"open"`
+	Longer     int    `json:"longer"`
 	Rows       int64  `json:"rows"`
 	Bytes      int64  `json:"bytes"`
 	MinTime    string `json:"min_time,omitempty"`
@@ -225,7 +227,7 @@ func recoverReport(rep mirror.Report, f *recoverFlags) recovered {
 	}
 	for _, l := range rep.Lanes {
 		lane := recoveredLane{
-			Tenant: l.Tenant, Index: l.Index, Segments: l.Restored, Open: l.Open, Rows: l.Rows, Bytes: l.Bytes,
+			Tenant: l.Tenant, Index: l.Index, Segments: l.Restored, Open: l.Open, Longer: l.Longer, Rows: l.Rows, Bytes: l.Bytes,
 			Present: l.Present, Unreadable: l.Unreadable, Failed: l.Failed,
 		}
 		if l.MinTime != 0 || l.MaxTime != 0 {
@@ -233,6 +235,7 @@ func recoverReport(rep mirror.Report, f *recoverFlags) recovered {
 		}
 		out.Lanes = append(out.Lanes, lane)
 		out.Segments += l.Restored
+		out.Longer += l.Longer
 		out.Rows += l.Rows
 		out.Bytes += l.Bytes
 		out.Present += l.Present
@@ -285,6 +288,9 @@ func (r *recovered) write(w interface{ Write([]byte) (int, error) }) error {
 	}
 	for _, key := range r.Named {
 		fmt.Fprintf(&b, "no segment, left alone: %s\n", oneLine(key))
+	}
+	if r.Longer > 0 {
+		fmt.Fprintf(&b, "%s of which the root had only the beginning; the drain writes the rows behind it\n", plural(r.Longer, "segment", "segments"))
 	}
 	verb := "restored"
 	if r.DryRun {

@@ -101,3 +101,37 @@ func TestWALRecover_refusals(t *testing.T) {
 	require.Equal(t, exitDamage, s.run("wal-recover", "--from", url, "--to", wal, "--online").code)
 	require.NoError(t, lock.Close())
 }
+
+// T-10: the copy of an open segment is recovered and its rows committed; then the whole segment is in the mirror. Recovered
+// again it adds the rows behind the beginning, and no row is there twice, whatever of the log was lost in between.
+func TestWALRecover_T10_the_whole_after_its_beginning(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		id := segmentID(1)
+		url, dir := bucketOf(t, map[string][]byte{"_active/default/events/" + id.PartialName(): partial(t, uuid.Nil, 3)})
+		s := newPlace(t)
+		require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.walDir()), "1 segment, 3 rows")
+		require.Contains(t, s.ok("drain", "--once"), "3 rows of 1 segment committed, in 1 lane")
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "default", "events"), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "default", "events", id.FileName()), sealed(t, uuid.Nil, 3, 4), 0o600))
+		if lost {
+			require.NoError(t, os.RemoveAll(s.walDir()))
+		}
+		out := s.ok("wal-recover", "--from", url, "--to", s.walDir())
+		require.Contains(t, out, "1 segment, 7 rows")
+		require.Equal(t, !lost, strings.Contains(out, "1 segment of which the root had only the beginning"), out)
+		drained := s.ok("drain", "--once")
+		require.Contains(t, drained, "4 rows of 1 segment committed, in 1 lane")
+		require.Contains(t, drained, "3 rows were in the tables already and were not written again")
+		require.Equal(t, []string{"7", "7", "7"}, s.counts(t))
+		require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.walDir()), "1 present already")
+	}
+}
+
+// counts are how many rows, how many of them different, and how many different texts the events have.
+func (s *site) counts(t *testing.T) []string {
+	t.Helper()
+	rows := s.ok("sql", "-o", "csv", "SELECT count(*), count(DISTINCT (segment_id, segment_row)), count(DISTINCT body) FROM events")
+	lines := strings.Split(strings.TrimSpace(rows), "\n")
+	return strings.Split(lines[len(lines)-1], ",")
+}

@@ -22,6 +22,7 @@ type LaneReport struct {
 	Tenant, Index string
 	Restored      int   // segments written, or in a dry run to be written
 	Open          int   // of them beginnings of segments that were open
+	Longer        int   // of them those of which the root had only a beginning
 	Rows, Bytes   int64 // of them
 	// MinTime and MaxTime are the event times of them in unix ns, as far as their headers tell; 0: none does.
 	MinTime, MaxTime int64
@@ -144,6 +145,9 @@ func (r *report) restored(f find, rows int64, times [2]int64) {
 	l.Bytes += f.size
 	if f.active {
 		l.Open++
+	}
+	if len(f.beside) > 0 {
+		l.Longer++
 	}
 	if times == [2]int64{} {
 		return

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -58,7 +59,8 @@ type NoMirrorError struct {
 func (e *NoMirrorError) Error() string { return ErrNoMirror.Error() }
 func (e *NoMirrorError) Unwrap() error { return ErrNoMirror }
 
-// Restore writes each segment of a mirror that the root at Dir does not have to its sealed/, whole, and decoded before.
+// Restore writes each segment of a mirror that the root at Dir does not have to its sealed/, whole, and decoded before. One
+// of which the root has only a beginning counts as one that it does not have.
 // Durable when it returns. Idempotent; safe to interrupt and to run again: a crash leaves whole segments, and a
 // temporary file that the next run replaces.
 //
@@ -100,8 +102,9 @@ type restore struct {
 type find struct {
 	object
 
-	key  string
-	size int64
+	key    string
+	size   int64
+	beside []local // beginnings of it that the root has
 }
 
 // list reads the whole listing: what is restored, and whether this is a mirror at all.
@@ -116,7 +119,7 @@ func (r *restore) list(ctx context.Context) ([]find, error) {
 			return nil
 		}
 		if o, ok := parseKey(info.Key); ok {
-			found = append(found, find{o, info.Key, info.Size})
+			found = append(found, find{object: o, key: info.Key, size: info.Size})
 			return nil
 		}
 		if dir, ok := cutMarker(info.Key); ok {
@@ -186,7 +189,12 @@ func (r *restore) run(ctx context.Context, found []find) error {
 	}
 	var todo []find
 	for _, f := range found {
-		if have[f.id] {
+		f.beside = have[f.id]
+		covered, err := r.covered(f.beside, f)
+		if err != nil {
+			return err
+		}
+		if covered {
 			r.report.present(f)
 			continue
 		}
@@ -211,10 +219,10 @@ func (r *restore) run(ctx context.Context, found []find) error {
 	return errors.Join(g.Wait(), ctx.Err())
 }
 
-// have is every id with a name in some state of the root. States are listed in the order in which segments pass through
+// have is every name of a segment in the root, by id. States are listed in the order in which segments pass through
 // them, sealed/ once more at the end, so that a running drain carries none past us.
-func (r *restore) have() (map[segment.ID]bool, error) {
-	ids := map[segment.ID]bool{}
+func (r *restore) have() (map[segment.ID][]local, error) {
+	ids := map[segment.ID][]local{}
 	if r.root == nil {
 		return ids, nil
 	}
@@ -234,7 +242,7 @@ func (r *restore) have() (map[segment.ID]bool, error) {
 				return nil, err
 			}
 			for _, e := range entries {
-				ids[e.ID] = true
+				ids[e.ID] = append(ids[e.ID], local{l, st, e.Name})
 			}
 		}
 	}
@@ -290,6 +298,17 @@ func (r *restore) one(ctx context.Context, f find) error {
 	}
 	rows, times := seg.Rows, [2]int64{seg.Header.MinTime, seg.Header.MaxTime}
 	seg.Release()
+	if len(f.beside) > 0 && r.opt.Online { // a drain may have the beginning in hand
+		r.report.failed(f, errBeside)
+		return nil
+	}
+	switch err := r.goesOn(f.beside, body); {
+	case errors.Is(err, errOther):
+		r.report.unreadable(f, err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("compare %s: %w", f.id, err)
+	}
 	if !r.opt.DryRun {
 		if err := r.write(f, body); err != nil {
 			return fmt.Errorf("restore %s: %w", f.id, err)
@@ -302,7 +321,7 @@ func (r *restore) one(ctx context.Context, f find) error {
 // get reads an object whole: as many bytes as the listing said.
 func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
 	for tries := 1; ; tries++ {
-		body, err = r.getOnce(ctx, f)
+		body, err = read(ctx, r.opt.Store, objstore.Info{Key: f.key, Size: f.size})
 		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) {
 			return body, err
 		}
@@ -312,23 +331,9 @@ func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
 	}
 }
 
-func (r *restore) getOnce(ctx context.Context, f find) ([]byte, error) {
-	in, err := r.opt.Store.Get(ctx, f.key)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(io.LimitReader(in, f.size+1))
-	if err = errors.Join(err, in.Close()); err != nil {
-		return nil, fmt.Errorf("get %s: %w", f.key, err)
-	}
-	if int64(len(body)) != f.size {
-		return nil, fmt.Errorf("get %s: %d bytes came, the listing says %d", f.key, len(body), f.size)
-	}
-	return body, nil
-}
-
 // write gives a body its name in sealed/: temporary file, sync, link, sync of the directory. A crash in between leaves
-// the temporary file, or both names.
+// the temporary file, or both names. A beginning of it in sealed/ is replaced; the drain drops one that is further on, and
+// writes only the rows behind it.
 func (r *restore) write(f find, body []byte) error {
 	lane, err := r.root.Lane(f.tenant, f.index)
 	if err != nil {
@@ -338,6 +343,9 @@ func (r *restore) write(f find, body []byte) error {
 		return err
 	}
 	name := lane.Path(segment.Sealed, f.id.FileName())
+	if slices.ContainsFunc(f.beside, func(c local) bool { return c.state == segment.Sealed }) {
+		return vfs.WriteFile(r.root.FS(), name, body)
+	}
 	err = vfs.WriteNew(r.root.FS(), name, body)
 	if errors.Is(err, fs.ErrExist) {
 		return nil // an earlier run's, or a writer's that came meanwhile

@@ -72,7 +72,7 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 		}
 	}
 	if j.check || j.tries > 0 {
-		there, err := m.there(ctx, j, key)
+		there, err := m.there(ctx, j, key, f)
 		if there || err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 		m.met.failed(reasonUpload)
 	}
 	// Whatever the answer was: only the object itself says what became of it.
-	there, err := m.there(ctx, j, key)
+	there, err := m.there(ctx, j, key, f)
 	switch {
 	case err != nil:
 		return errors.Join(perr, err)
@@ -134,7 +134,7 @@ func (j *job) measure(f vfs.File) error {
 }
 
 // there tells whether the object is there and is the segment; errConflict when it is another.
-func (m *Mirror) there(ctx context.Context, j *job, key string) (bool, error) {
+func (m *Mirror) there(ctx context.Context, j *job, key string, f vfs.File) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.limit(j.size)) // its own: the upload's may be used up
 	defer cancel()
 	info, err := m.opt.Store.Stat(ctx, key)
@@ -144,6 +144,9 @@ func (m *Mirror) there(ctx context.Context, j *job, key string) (bool, error) {
 	same := false
 	if err == nil {
 		same, err = objstore.Holds(ctx, m.opt.Store, info, j.size, j.sum)
+	}
+	if err == nil && !same {
+		same, err = m.sameSegment(ctx, j, info, f)
 	}
 	if errors.Is(err, objstore.ErrNotFound) {
 		return false, nil // deleted between the two

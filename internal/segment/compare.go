@@ -9,65 +9,80 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// relation of two copies of one id.
-type relation uint8
+// Relation of two copies of one id.
+type Relation uint8
 
 const (
-	unlike        relation = iota
-	sameFileRel            // one inode
-	sameBody               // equal bodies
-	firstShorter           // the first is the beginning of the second
-	secondShorter          // the second is the beginning of the first
+	Unlike        Relation = iota // they contradict each other
+	SameFile                      // one inode
+	SameBody                      // equal bodies
+	FirstShorter                  // the first is the beginning of the second
+	SecondShorter                 // the second is the beginning of the first
 )
 
-func (r relation) String() string {
+// String is the reason that a log gives for what became of a copy.
+func (r Relation) String() string {
 	switch r {
-	case sameFileRel:
+	case SameFile:
 		return "second name of one file"
-	case sameBody:
+	case SameBody:
 		return "copy with the same body"
-	case firstShorter, secondShorter:
+	case FirstShorter, SecondShorter:
 		return "shorter copy of the same body"
-	case unlike:
+	case Unlike:
 	}
 	return "contradicts"
 }
 
-func (r *resolver) relate(a, b held) (relation, error) {
+func (r *resolver) relate(a, b held) (Relation, error) {
 	fsys := r.lane.root.fs
 	pa, pb := r.lane.Path(a.state, a.Name), r.lane.Path(b.state, b.Name)
 	ia, err := fsys.Stat(pa)
 	if err != nil {
-		return unlike, err
+		return Unlike, err
 	}
 	ib, err := fsys.Stat(pb)
 	if err != nil {
-		return unlike, err
+		return Unlike, err
 	}
 	if ia.Inode == ib.Inode {
-		return sameFileRel, nil
+		return SameFile, nil
 	}
 	return compareFiles(fsys, pa, pb)
 }
 
-func compareFiles(fsys vfs.FS, a, b string) (relation, error) {
+func compareFiles(fsys vfs.FS, a, b string) (Relation, error) {
 	fa, err := fsys.Open(a)
 	if err != nil {
-		return unlike, err
+		return Unlike, err
 	}
 	defer func() { _ = fa.Close() }() // opened for reading
 	fb, err := fsys.Open(b)
 	if err != nil {
-		return unlike, err
+		return Unlike, err
 	}
 	defer func() { _ = fb.Close() }() // opened for reading
-	ba, err := bodyOf(fa)
+	ia, err := fa.Stat()
 	if err != nil {
-		return unlike, err
+		return Unlike, err
 	}
-	bb, err := bodyOf(fb)
+	ib, err := fb.Stat()
 	if err != nil {
-		return unlike, err
+		return Unlike, err
+	}
+	return Relate(fa, ia.Size, fb, ib.Size)
+}
+
+// Relate compares two copies of one segment by their bodies: the messages, without header and end-of-stream mark. It
+// says nothing of inodes, and its errors are those of the readers.
+func Relate(a io.ReaderAt, sizeA int64, b io.ReaderAt, sizeB int64) (Relation, error) {
+	ba, err := bodyOf(a, sizeA)
+	if err != nil {
+		return Unlike, err
+	}
+	bb, err := bodyOf(b, sizeB)
+	if err != nil {
+		return Unlike, err
 	}
 	return compareBodies(ba, bb)
 }
@@ -77,16 +92,12 @@ const compareSize = 64 << 10 // bytes held of each file while comparing
 // bodyOf is what two copies of one segment have in common: the Arrow messages, without the header, which is
 // rewritten at sealing, and without the end-of-stream mark, behind which the other copy may go on. A compressed
 // file, and one whose header cannot be read, is compared whole.
-func bodyOf(f vfs.File) (*io.SectionReader, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	head := make([]byte, min(st.Size, frame.HeaderSize))
+func bodyOf(f io.ReaderAt, size int64) (*io.SectionReader, error) {
+	head := make([]byte, min(size, frame.HeaderSize))
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	start, end := int64(0), st.Size
+	start, end := int64(0), size
 	h, err := frame.ParseHeader(head)
 	switch {
 	case (err == nil || errors.Is(err, frame.ErrHeaderCheck)) && !h.Zstd:
@@ -107,27 +118,27 @@ func bodyOf(f vfs.File) (*io.SectionReader, error) {
 	return io.NewSectionReader(f, start, end-start), nil
 }
 
-func compareBodies(a, b *io.SectionReader) (relation, error) {
+func compareBodies(a, b *io.SectionReader) (Relation, error) {
 	shorter := min(a.Size(), b.Size())
 	bufA, bufB := make([]byte, compareSize), make([]byte, compareSize)
 	for off := int64(0); off < shorter; {
 		n := min(shorter-off, compareSize)
 		if _, err := io.ReadFull(a, bufA[:n]); err != nil {
-			return unlike, err
+			return Unlike, err
 		}
 		if _, err := io.ReadFull(b, bufB[:n]); err != nil {
-			return unlike, err
+			return Unlike, err
 		}
 		if !bytes.Equal(bufA[:n], bufB[:n]) {
-			return unlike, nil
+			return Unlike, nil
 		}
 		off += n
 	}
 	switch {
 	case a.Size() < b.Size():
-		return firstShorter, nil
+		return FirstShorter, nil
 	case a.Size() > b.Size():
-		return secondShorter, nil
+		return SecondShorter, nil
 	}
-	return sameBody, nil
+	return SameBody, nil
 }

@@ -174,14 +174,14 @@ func (r *resolver) judge(group []held) error {
 				return err
 			}
 			switch rel {
-			case sameFileRel, sameBody, secondShorter:
+			case SameFile, SameBody, SecondShorter:
 				r.drops = append(r.drops, drop{lose: h, keep: k, reason: rel.String()})
 				keep = false
-			case firstShorter:
+			case FirstShorter:
 				r.drops = append(r.drops, drop{lose: k, keep: h, reason: rel.String()})
 				kept = slices.Delete(kept, i, i+1)
 				i--
-			case unlike:
+			case Unlike:
 			}
 		}
 		if keep {
@@ -212,11 +212,11 @@ func (r *resolver) judgeActive(group []held) error {
 			return err
 		}
 		switch rel {
-		case sameFileRel, sameBody, secondShorter:
+		case SameFile, SameBody, SecondShorter:
 			r.drops = append(r.drops, drop{lose: a, keep: o, reason: rel.String()})
 			return nil
-		case firstShorter:
-		case unlike:
+		case FirstShorter:
+		case Unlike:
 			contradicts = true
 		}
 		sealed = sealed || o.state == Sealed
