@@ -69,6 +69,13 @@ acceptance: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## PAYLOADS=DIR [CATAL
 	cd testbed/reader && npm ci --no-audit --no-fund --silent
 	cd testbed && $(GO) run ./acceptance -payloads '$(abspath $(PAYLOADS))' -catalog $(or $(CATALOG),sqlite)
 
+.PHONY: rehearse
+rehearse: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## lose the log's volume under load, recover it from the mirror, report what was lost; LOSSES=20 [INTERVALS='0s 5s']: measure that (40 minutes)
+	@scripts/need node npm initdb psql
+	cd testbed/reader && npm ci --no-audit --no-fund --silent
+	cd testbed && SIGLAKE_SOAK=1 SIGLAKE_LOSSES='$(LOSSES)' SIGLAKE_INTERVALS='$(INTERVALS)' \
+		$(GO) test -count=1 -v -timeout 4h -run '^$(if $(LOSSES),TestLosses,TestRehearse)$$' ./rehearse
+
 .PHONY: race
 race: $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the race detector over internal, exporter and extension
 	@scripts/need initdb psql

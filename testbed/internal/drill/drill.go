@@ -25,17 +25,17 @@ func StartS3(t testing.TB) *services.S3 {
 	return s3
 }
 
-// Mirror is the overlay of a collector that copies its log to the bucket, and looks every second for what it has missed.
+// Mirror is the overlay of a collector that copies its log to the bucket.
 func Mirror(s3 *services.S3) string {
 	return fmt.Sprintf(
-		"extensions: {walmirror: {bucket_url: 's3://%s', sweep_interval: 1s, s3: {endpoint: '%s', region: %s, access_key_id: %s, secret_access_key: %s}}}\n",
+		"extensions: {walmirror: {bucket_url: 's3://%s', s3: {endpoint: '%s', region: %s, access_key_id: %s, secret_access_key: %s}}}\n",
 		s3.Bucket, s3.Endpoint, s3.Region, s3.AccessKey, s3.SecretKey)
 }
 
-// Mirrored is a busy collector that copies its log to the bucket.
+// Mirrored is a busy collector that copies its log to the bucket, and looks every second for what it has missed.
 func Mirrored(t testing.TB, s3 *services.S3, overlay ...string) *collector.Harness {
 	t.Helper()
-	return collector.New(t, append([]string{traffic.Busy, Mirror(s3)}, overlay...)...)
+	return collector.New(t, append([]string{traffic.Busy, Mirror(s3), "extensions: {walmirror: {sweep_interval: 1s}}\n"}, overlay...)...)
 }
 
 // Recover runs siglake wal-recover into the log of h, with further arguments, and returns what it printed.

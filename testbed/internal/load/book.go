@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Book remembers what became of every request of a run.
@@ -13,8 +14,14 @@ type Book struct {
 
 	mu     sync.Mutex
 	begun  int
-	acked  []uint64
+	acked  []Ack
 	failed []uint64
+}
+
+// Ack is a request that was acknowledged.
+type Ack struct {
+	Request uint64
+	At      time.Time // when the client had the answer
 }
 
 // Begin notes that a request is about to be sent.
@@ -31,10 +38,11 @@ func (b *Book) Outstanding() int {
 	return b.begun - len(b.acked) - len(b.failed)
 }
 
-// Ack notes that request n was acknowledged.
+// Ack notes that request n was acknowledged just now.
 func (b *Book) Ack(n uint64) {
+	at := time.Now()
 	b.mu.Lock()
-	b.acked = append(b.acked, n)
+	b.acked = append(b.acked, Ack{n, at})
 	b.mu.Unlock()
 }
 
@@ -56,10 +64,34 @@ func (b *Book) Acked() int {
 func (b *Book) Requests() (acked, failed []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	acked, failed = slices.Clone(b.acked), slices.Clone(b.failed)
+	failed = slices.Clone(b.failed)
+	for _, a := range b.acked {
+		acked = append(acked, a.Request)
+	}
 	slices.Sort(acked)
 	slices.Sort(failed)
 	return acked, failed
+}
+
+// Acks returns the acknowledged requests in the order of their answers.
+func (b *Book) Acks() []Ack {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	acks := slices.Clone(b.acked)
+	slices.SortFunc(acks, func(a, b Ack) int { return a.At.Compare(b.At) })
+	return acks
+}
+
+// Lost returns the acknowledged requests of which a record was not found, in the order of their answers.
+func (b *Book) Lost(found map[uint64]int) []Ack {
+	return slices.DeleteFunc(b.Acks(), func(a Ack) bool {
+		for n := range b.Shape.Numbers(a.Request) {
+			if found[n] == 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Ranges writes sorted numbers as [first, last] pairs.
@@ -98,7 +130,6 @@ func (b *Book) Judge(found map[uint64]int) Verdict {
 	acked, failed := b.Requests()
 	v := Verdict{AckedRequests: len(acked), FailedRequests: len(failed), Found: len(found)}
 	known := make(map[uint64]bool, len(found))
-	batch := uint64(b.Shape.Batch)
 	note := func(list *[]string, n uint64) {
 		if len(*list) < 10 {
 			*list = append(*list, b.Shape.ID(n))
@@ -106,7 +137,7 @@ func (b *Book) Judge(found map[uint64]int) Verdict {
 	}
 	look := func(request uint64, wasAcked bool) {
 		there := 0
-		for n := request * batch; n < (request+1)*batch; n++ {
+		for n := range b.Shape.Numbers(request) {
 			times := found[n]
 			known[n] = true
 			switch {
@@ -128,7 +159,7 @@ func (b *Book) Judge(found map[uint64]int) Verdict {
 		}
 		if there > 0 && there < b.Shape.Batch {
 			v.TornRequests++
-			note(&v.FirstTorn, request*batch)
+			note(&v.FirstTorn, request*uint64(b.Shape.Batch))
 		}
 	}
 	for _, n := range acked {

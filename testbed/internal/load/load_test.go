@@ -96,6 +96,26 @@ func TestJudgeTellsEveryBreach(t *testing.T) {
 	}
 }
 
+// What was lost comes in the order of its answers; what was never acknowledged is no loss.
+func TestBook_lost(t *testing.T) {
+	t.Parallel()
+	b := &Book{Shape: Shape{Batch: 2, Run: "r"}}
+	for _, n := range []uint64{5, 0, 3} {
+		b.Ack(n)
+	}
+	b.Fail(1)
+	requests := func(acks []Ack) (out []uint64) {
+		for _, a := range acks {
+			require.WithinDuration(t, time.Now(), a.At, time.Hour)
+			out = append(out, a.Request)
+		}
+		return out
+	}
+	require.Equal(t, []uint64{5, 0, 3}, requests(b.Acks()))
+	require.Equal(t, []uint64{5, 3}, requests(b.Lost(map[uint64]int{0: 1, 1: 1, 10: 1, 7: 1})), "in part is lost, too")
+	require.Empty(t, b.Lost(map[uint64]int{0: 1, 1: 1, 6: 1, 7: 2, 10: 1, 11: 1}))
+}
+
 // stub answers every second request with an error.
 type stub struct {
 	plogotlp.UnimplementedGRPCServer

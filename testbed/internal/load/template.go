@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -29,6 +30,15 @@ type Shape struct {
 
 // ID is the id of record number n.
 func (s Shape) ID(n uint64) string { return fmt.Sprintf("%s-%0*d", s.Run, numberWidth, n) }
+
+// Numbers are the numbers of the records of a request.
+func (s Shape) Numbers(request uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		batch := uint64(s.Batch)
+		for n := request * batch; n < (request+1)*batch && yield(n); n++ {
+		}
+	}
+}
 
 // ParseID returns the number of an id of this run.
 func ParseID(run, id string) (uint64, bool) {

@@ -18,8 +18,11 @@ import (
 	"github.com/siglakecol/siglakecol/testbed/internal/waldir"
 )
 
-// Table is where the rows of a Plan arrive.
-const Table = "siglake.events"
+// Where the rows of a load arrive.
+const (
+	Table      = "siglake.events" // of a Plan
+	SpansTable = "siglake.spans"  // of one of traces
+)
 
 // Busy makes every state change happen several times a second, so that few lives are needed to hit each.
 const Busy = `
@@ -89,8 +92,14 @@ func (tr *Traffic) Acked(t testing.TB, more int) {
 // Count reads how often each record number of a run is in the table, and checks the manifests against the files.
 func Count(t testing.TB, h *collector.Harness, run string) map[uint64]int {
 	t.Helper()
+	return CountIn(t, h, Table, run)
+}
+
+// CountIn is Count of any table.
+func CountIn(t testing.TB, h *collector.Harness, table, run string) map[uint64]int {
+	t.Helper()
 	found := map[uint64]int{}
-	read(t, h, "WHERE starts_with(attributes['"+load.IDKey+"'], '"+run+"-')", func(id string) error {
+	read(t, h, table, "WHERE starts_with(attributes['"+load.IDKey+"'], '"+run+"-')", func(id string) error {
 		n, ok := load.ParseID(run, id)
 		if !ok {
 			return fmt.Errorf("row with id %q was never sent", id)
@@ -105,14 +114,14 @@ func Count(t testing.TB, h *collector.Harness, run string) map[uint64]int {
 func CountAll(t testing.TB, h *collector.Harness) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	read(t, h, "", func(id string) error {
+	read(t, h, Table, "", func(id string) error {
 		found[id]++
 		return nil
 	})
 	return found
 }
 
-func read(t testing.TB, h *collector.Harness, where string, each func(id string) error) {
+func read(t testing.TB, h *collector.Harness, table, where string, each func(id string) error) {
 	t.Helper()
 	place := tables.Place{Catalog: h.Catalog, S3Root: h.S3Root}
 	if place.Catalog == "" {
@@ -120,12 +129,12 @@ func read(t testing.TB, h *collector.Harness, where string, each func(id string)
 	}
 	reader, err := tables.OpenAt(place)
 	require.NoError(t, err)
-	err = reader.Query(t.Context(), Table, "SELECT attributes['"+load.IDKey+"'] FROM t "+where, func(row []any) error {
+	err = reader.Query(t.Context(), table, "SELECT attributes['"+load.IDKey+"'] FROM t "+where, func(row []any) error {
 		id, _ := row[0].(string)
 		return each(id)
 	})
 	require.NoError(t, err)
-	summary, err := reader.Verify(t.Context(), Table)
+	summary, err := reader.Verify(t.Context(), table)
 	require.NoError(t, err)
 	require.Empty(t, summary.Wrong, "the manifests must say what the files hold")
 	require.NoError(t, reader.Close())
@@ -134,7 +143,7 @@ func read(t testing.TB, h *collector.Harness, where string, each func(id string)
 // Drained waits until nothing is left between the writer and the table.
 func Drained(t testing.TB, h *collector.Harness, p *collector.Process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, waldir.WaitDrained(ctx, h.WAL()), "last lines:\n%s", p.Tail(20))
 }
