@@ -71,15 +71,14 @@ func (m *Mirror) uploadActive(ctx context.Context, lane segment.Lane, e segment.
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.opt.AttemptTimeout)
 	defer cancel()
-	body := &spliced{head: head, file: f}
-	sum, err := objstore.Sum(body, end)
-	if err != nil {
+	body := objstore.NewContent(&spliced{head: head, file: f}, end)
+	if _, err := body.CRC32(); err != nil {
 		m.met.failed(reasonActiveRead)
 		return err
 	}
 	err = m.beMarked(ctx)
 	if err == nil {
-		err = m.opt.Store.Replace(ctx, activeKey(lane.Key(), e.ID), body, end, sum)
+		err = m.opt.Store.Replace(ctx, activeKey(lane.Key(), e.ID), body)
 	}
 	if err != nil {
 		m.met.failed(reasonActiveUpload)

@@ -12,13 +12,12 @@ import (
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // sameSegment decides about an object that is not the file, byte for byte. Two roots have unlike copies of one segment after
 // a recovery from the copy of an open one: the beginning in the one, the whole in the other. An object with as many rows or
 // more is what was owed. One that is only the beginning is replaced: nothing that it has is lost. False: another segment.
-func (m *Mirror) sameSegment(ctx context.Context, j *job, info objstore.Info, f vfs.File) (bool, error) {
+func (m *Mirror) sameSegment(ctx context.Context, info objstore.Info, here *objstore.Content) (bool, error) {
 	if info.Size > maxObject {
 		return false, nil
 	}
@@ -31,7 +30,7 @@ func (m *Mirror) sameSegment(ctx context.Context, j *job, info objstore.Info, f 
 		return false, nil //nolint:nilerr // no segment at all
 	}
 	seg.Release()
-	rel, err := segment.Relate(f, j.size, bytes.NewReader(body), info.Size)
+	rel, err := segment.Relate(here.Reader(), here.Size(), bytes.NewReader(body), info.Size)
 	if err != nil || rel == segment.Unlike {
 		return false, err
 	}
@@ -39,14 +38,14 @@ func (m *Mirror) sameSegment(ctx context.Context, j *job, info objstore.Info, f 
 		return true, nil
 	}
 	m.opt.Logger.Warn("the mirror holds only the beginning of a segment, as a recovery uploads it; it is replaced by the whole one",
-		zap.String("key", info.Key), zap.Int64("bytes_there", info.Size), zap.Int64("bytes_here", j.size))
-	if err := m.opt.Store.Replace(ctx, info.Key, f, j.size, j.sum); err != nil {
+		zap.String("key", info.Key), zap.Int64("bytes_there", info.Size), zap.Int64("bytes_here", here.Size()))
+	if err := m.opt.Store.Replace(ctx, info.Key, here); err != nil {
 		return false, err
 	}
 	if info, err = m.opt.Store.Stat(ctx, info.Key); err != nil {
 		return false, err
 	}
-	return objstore.Holds(ctx, m.opt.Store, info, j.size, j.sum)
+	return objstore.Holds(ctx, m.opt.Store, info, here)
 }
 
 // read is an object whole: as many bytes as info says.

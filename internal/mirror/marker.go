@@ -64,15 +64,12 @@ func (m *Mirror) mark(ctx context.Context, root uuid.UUID) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", markerKey, err)
 	}
-	body := bytes.NewReader(append(b, '\n'))
-	sum, err := objstore.Sum(body, body.Size())
-	if err != nil {
-		return fmt.Errorf("write %s: %w", markerKey, err)
-	}
+	b = append(b, '\n')
+	body := objstore.NewContent(bytes.NewReader(b), int64(len(b)))
 	if fresh {
-		err = m.opt.Store.Put(ctx, markerKey, body, body.Size(), sum)
+		err = m.opt.Store.Put(ctx, markerKey, body)
 	} else {
-		err = m.opt.Store.Replace(ctx, markerKey, body, body.Size(), sum)
+		err = m.opt.Store.Replace(ctx, markerKey, body)
 	}
 	// Another mirror may have been faster; the next sweep adds this one. As with segments, only the object is believed.
 	if err == nil || errors.Is(err, objstore.ErrExists) {

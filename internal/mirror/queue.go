@@ -25,9 +25,7 @@ type job struct {
 	since time.Time // when it was sealed; the oldest goes first
 	check bool      // found by a sweep: the object may be there
 
-	pinned bool   // or tried
-	size   int64  // bytes; 0 before the first attempt
-	sum    []byte // MD5; nil before the first attempt
+	pinned bool // or tried
 	tries  int
 	due    time.Time // not before
 	queued time.Time

@@ -11,7 +11,6 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // errGone says that the segment has no name any more.
@@ -66,13 +65,13 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if j.sum == nil {
-		if err := j.measure(f); err != nil {
-			return fmt.Errorf("read %s: %w", j.id, err)
-		}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", j.id, err)
 	}
+	body := objstore.NewContent(f, info.Size)
 	if j.check || j.tries > 0 {
-		there, err := m.there(ctx, j, key, f)
+		there, err := m.there(ctx, key, body)
 		if there || err != nil {
 			return err
 		}
@@ -85,19 +84,19 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 		return err
 	}
 	start := m.opt.Now()
-	perr := m.put(ctx, j, key, f)
+	perr := m.put(ctx, key, body)
 	if perr != nil && !errors.Is(perr, objstore.ErrExists) {
 		m.met.failed(reasonUpload)
 	}
 	// Whatever the answer was: only the object itself says what became of it.
-	there, err := m.there(ctx, j, key, f)
+	there, err := m.there(ctx, key, body)
 	switch {
 	case err != nil:
 		return errors.Join(perr, err)
 	case !there:
 		return errors.Join(perr, fmt.Errorf("%w after its upload: %s", objstore.ErrNotFound, key))
 	case perr == nil:
-		m.met.sent(j.size, m.opt.Now().Sub(start))
+		m.met.sent(body.Size(), m.opt.Now().Sub(start))
 	case !errors.Is(perr, objstore.ErrExists):
 		m.met.presentAfterError()
 	}
@@ -108,10 +107,10 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 }
 
 // put is one attempt.
-func (m *Mirror) put(ctx context.Context, j *job, key string, f vfs.File) error {
-	ctx, cancel := context.WithTimeout(ctx, m.limit(j.size))
+func (m *Mirror) put(ctx context.Context, key string, body *objstore.Content) error {
+	ctx, cancel := context.WithTimeout(ctx, m.limit(body.Size()))
 	defer cancel()
-	return m.opt.Store.Put(ctx, key, f, j.size, j.sum)
+	return m.opt.Store.Put(ctx, key, body)
 }
 
 // limit is how long one attempt may take.
@@ -119,23 +118,9 @@ func (m *Mirror) limit(size int64) time.Duration {
 	return m.opt.AttemptTimeout + time.Duration(size>>20)*time.Second
 }
 
-// measure reads what identifies the bytes. They never change: the segment is sealed.
-func (j *job) measure(f vfs.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	sum, err := objstore.Sum(f, info.Size)
-	if err != nil {
-		return err
-	}
-	j.size, j.sum = info.Size, sum
-	return nil
-}
-
 // there tells whether the object is there and is the segment; errConflict when it is another.
-func (m *Mirror) there(ctx context.Context, j *job, key string, f vfs.File) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.limit(j.size)) // its own: the upload's may be used up
+func (m *Mirror) there(ctx context.Context, key string, body *objstore.Content) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.limit(body.Size())) // its own: the upload's may be used up
 	defer cancel()
 	info, err := m.opt.Store.Stat(ctx, key)
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -143,10 +128,10 @@ func (m *Mirror) there(ctx context.Context, j *job, key string, f vfs.File) (boo
 	}
 	same := false
 	if err == nil {
-		same, err = objstore.Holds(ctx, m.opt.Store, info, j.size, j.sum)
+		same, err = objstore.Holds(ctx, m.opt.Store, info, body)
 	}
 	if err == nil && !same {
-		same, err = m.sameSegment(ctx, j, info, f)
+		same, err = m.sameSegment(ctx, info, body)
 	}
 	if errors.Is(err, objstore.ErrNotFound) {
 		return false, nil // deleted between the two
@@ -156,7 +141,7 @@ func (m *Mirror) there(ctx context.Context, j *job, key string, f vfs.File) (boo
 		return false, err
 	}
 	if !same {
-		return false, fmt.Errorf("%w: %d bytes there, %d here", errConflict, info.Size, j.size)
+		return false, fmt.Errorf("%w: %d bytes there, %d here", errConflict, info.Size, body.Size())
 	}
 	return true, nil
 }

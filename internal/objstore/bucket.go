@@ -18,17 +18,24 @@ type bucket struct{ b *blob.Bucket }
 // contentType of every object: nothing is guessed from the bytes.
 const contentType = "application/octet-stream"
 
+// digestKey is the user metadata that holds the MD5 of an object in hex, for stores whose ETag is something else.
+const digestKey = "siglake-md5"
+
 // Put implements Store.
-func (s *bucket) Put(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error {
-	return s.write(ctx, key, r, size, sum, true)
+func (s *bucket) Put(ctx context.Context, key string, c *Content) error {
+	return s.write(ctx, key, c, true)
 }
 
 // Replace implements Store.
-func (s *bucket) Replace(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error {
-	return s.write(ctx, key, r, size, sum, false)
+func (s *bucket) Replace(ctx context.Context, key string, c *Content) error {
+	return s.write(ctx, key, c, false)
 }
 
-func (s *bucket) write(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte, fresh bool) error {
+func (s *bucket) write(ctx context.Context, key string, c *Content, fresh bool) error {
+	sum, err := c.MD5()
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
 	// Without the cancel a reader that fails in the middle would publish what came before.
 	writing, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +46,7 @@ func (s *bucket) write(ctx context.Context, key string, r io.ReaderAt, size int6
 	if err != nil {
 		return s.explain("put", key, err)
 	}
-	if _, err = io.Copy(w, io.NewSectionReader(r, 0, size)); err != nil {
+	if _, err = io.Copy(w, c.Reader()); err != nil {
 		cancel()
 	}
 	return s.explain("put", key, errors.Join(err, w.Close()))
@@ -61,13 +68,17 @@ func (s *bucket) Stat(ctx context.Context, key string) (Info, error) {
 		return Info{}, s.explain("stat", key, err)
 	}
 	info := Info{Key: key, Size: a.Size, ModTime: a.ModTime, MD5: a.MD5}
-	if encrypted(a) {
-		info.MD5 = nil
-	}
-	if sum, err := hex.DecodeString(a.Metadata[digestKey]); err == nil && len(sum) > 0 {
-		info.Claimed = sum
-	}
+	info.Claimed = claimed(a.Metadata)
 	return info, nil
+}
+
+// claimed is the digest that the uploader wrote beside an object.
+func claimed(metadata map[string]string) []byte {
+	sum, err := hex.DecodeString(metadata[digestKey])
+	if err != nil || len(sum) == 0 {
+		return nil
+	}
+	return sum
 }
 
 // List implements Store.

@@ -17,12 +17,8 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-const (
-	// tempSuffix ends the names of files being written. A crash leaves one; List does not show it.
-	tempSuffix = ".tmp"
-	// copyChunk is how much is read and written at once, in bytes.
-	copyChunk = 1 << 20
-)
+// tempSuffix ends the names of files being written. A crash leaves one; List does not show it.
+const tempSuffix = ".tmp"
 
 // dir is a directory as a store. gocloud.dev's syncs nothing; here an object is durable, bytes and name, when Put
 // returns.
@@ -34,21 +30,21 @@ type dir struct {
 func (d *dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
 // Put implements Store. A crash leaves the object, or a temporary file.
-func (d *dir) Put(ctx context.Context, key string, r io.ReaderAt, size int64, _ []byte) error {
-	return d.write(ctx, key, r, size, d.publish)
+func (d *dir) Put(ctx context.Context, key string, c *Content) error {
+	return d.write(ctx, key, c, d.publish)
 }
 
 // Replace implements Store.
-func (d *dir) Replace(ctx context.Context, key string, r io.ReaderAt, size int64, _ []byte) error {
-	return d.write(ctx, key, r, size, d.fs.Rename)
+func (d *dir) Replace(ctx context.Context, key string, c *Content) error {
+	return d.write(ctx, key, c, d.fs.Rename)
 }
 
-func (d *dir) write(ctx context.Context, key string, r io.ReaderAt, size int64, publish func(temp, name string) error) (err error) {
+func (d *dir) write(ctx context.Context, key string, c *Content, publish func(temp, name string) error) (err error) {
 	name := d.path(key)
 	if err := d.fs.MkdirAll(filepath.Dir(name)); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
-	temp, err := d.temp(ctx, name, r, size)
+	temp, err := d.temp(ctx, name, c)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
@@ -63,7 +59,7 @@ func (d *dir) write(ctx context.Context, key string, r io.ReaderAt, size int64, 
 }
 
 // temp writes and syncs a file beside name.
-func (d *dir) temp(ctx context.Context, name string, r io.ReaderAt, size int64) (temp string, err error) {
+func (d *dir) temp(ctx context.Context, name string, c *Content) (temp string, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return "", err
@@ -73,16 +69,13 @@ func (d *dir) temp(ctx context.Context, name string, r io.ReaderAt, size int64) 
 	if err != nil {
 		return "", err
 	}
-	buf := make([]byte, min(copyChunk, size))
-	for off := int64(0); err == nil && off < size; off += int64(len(buf)) {
-		buf = buf[:min(int64(len(buf)), size-off)]
-		if err = ctx.Err(); err != nil {
-			break
+	err = c.each(func(part []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if _, err = io.ReadFull(io.NewSectionReader(r, off, int64(len(buf))), buf); err == nil {
-			_, err = f.Writev([][]byte{buf})
-		}
-	}
+		_, err := f.Writev([][]byte{part})
+		return err
+	})
 	if err == nil {
 		err = f.Sync()
 	}
@@ -124,21 +117,16 @@ func (d *dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, 0, info.Size), f}, nil
 }
 
-// Stat implements Store. It reads the object: a directory keeps no digests.
+// Stat implements Store. A directory keeps no digests: who wants to know reads the object.
 func (d *dir) Stat(_ context.Context, key string) (Info, error) {
-	f, err := d.fs.Open(d.path(key))
+	info, err := d.fs.Stat(d.path(key))
+	if err == nil && info.IsDir {
+		err = syscall.EISDIR
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("stat %s: %w", key, absent(err))
 	}
-	info, err := f.Stat()
-	var sum []byte
-	if err == nil {
-		sum, err = Sum(f, info.Size)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return Info{}, fmt.Errorf("stat %s: %w", key, err)
-	}
-	return Info{Key: key, Size: info.Size, ModTime: info.ModTime, MD5: sum}, nil
+	return Info{Key: key, Size: info.Size, ModTime: info.ModTime}, nil
 }
 
 // absent marks the error of a name that is not there.

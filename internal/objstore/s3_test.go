@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +18,22 @@ import (
 	"github.com/siglakecol/siglakecol/internal/servicetest"
 )
 
-// A real S3 server keeps the promises of Store, in both checksum modes.
+// changing shows other bytes once they were read to their end: as a file that rots between digest and upload.
+type changing struct {
+	body []byte
+	read bool
+}
+
+func (c *changing) ReadAt(p []byte, off int64) (int, error) {
+	n, err := bytes.NewReader(c.body).ReadAt(p, off)
+	if c.read && n > 0 {
+		p[0]++
+	}
+	c.read = c.read || off+int64(n) == int64(len(c.body))
+	return n, err
+}
+
+// A real S3 server keeps the promises of Store, in both checksum modes; it compares the CRC, and shows it.
 func TestConformance_s3(t *testing.T) {
 	t.Parallel()
 	s3, err := servicetest.Start("s3")
@@ -28,6 +44,14 @@ func TestConformance_s3(t *testing.T) {
 			Endpoint: s3.Info["endpoint"], Region: s3.Info["region"], AccessKeyID: s3.Info["access_key"], SecretAccessKey: s3.Info["secret_key"], Checksum: checksum,
 		}})
 		require.NoError(t, err)
+		require.ErrorContains(t, s.Put(t.Context(), "rotten", objstore.NewContent(&changing{body: []byte("rows")}, 4)), "BadDigest")
+		_, err = s.Stat(t.Context(), "rotten")
+		require.ErrorIs(t, err, objstore.ErrNotFound)
+		require.NoError(t, s.Put(t.Context(), "sound", content([]byte("rows"))))
+		info, err := s.Stat(t.Context(), "sound")
+		require.NoError(t, err)
+		require.Equal(t, crc32.ChecksumIEEE([]byte("rows")), *info.CRC32)
+		require.NoError(t, s.Delete(t.Context(), "sound"))
 		conformance(t, s)
 	}
 	wrong, err := objstore.Open(t.Context(), "s3://"+s3.Info["bucket"], objstore.Options{S3: objstore.S3{
@@ -47,6 +71,7 @@ type stub struct {
 	requests []*http.Request
 	bodies   [][]byte
 	answers  []func(w http.ResponseWriter) // then 200
+	deaf     bool                          // it looks at no CRC, as old stores
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +84,9 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answers = s.answers[1:]
 		answer(w)
 		return
+	}
+	if sum := r.Header.Get("X-Amz-Checksum-Crc32"); sum != "" && !s.deaf {
+		w.Header().Set("X-Amz-Checksum-Crc32", sum)
 	}
 	w.Header().Set("ETag", `"x"`)
 }
@@ -86,27 +114,90 @@ func openStub(t *testing.T, s *stub) objstore.Store {
 
 func putStub(ctx context.Context, t *testing.T, store objstore.Store) error {
 	t.Helper()
-	body := bytes.NewReader([]byte("rows"))
-	sum, err := objstore.Sum(body, body.Size())
-	require.NoError(t, err)
-	return store.Put(ctx, "t/events/x.arrow", body, body.Size(), sum)
+	return store.Put(ctx, "t/events/x.arrow", content([]byte("rows")))
 }
 
-// F5: a write is one plain PUT: no aws-chunked trailer, which some stores answer with 400, a digest of the body, and
+// F5: a write is one plain PUT: no aws-chunked trailer, which some stores answer with 400, a CRC that is signed, and
 // create-only.
 func TestS3_F5_plain_put(t *testing.T) {
 	t.Parallel()
 	s := &stub{}
-	require.NoError(t, putStub(t.Context(), t, openStub(t, s)))
-	require.Len(t, s.requests, 1)
-	r := s.requests[0]
-	require.Equal(t, "PUT /bucket/dir/t/events/x.arrow", r.Method+" "+r.URL.Path)
-	require.Equal(t, "rows", string(s.bodies[0]))
-	require.Equal(t, "*", r.Header.Get("If-None-Match"))
+	store := openStub(t, s)
+	for range 2 {
+		require.NoError(t, putStub(t.Context(), t, store))
+	}
+	require.Len(t, s.requests, 2)
+	for i, r := range s.requests {
+		require.Equal(t, "PUT /bucket/dir/t/events/x.arrow", r.Method+" "+r.URL.Path)
+		require.Equal(t, "rows", string(s.bodies[i]))
+		require.Equal(t, "*", r.Header.Get("If-None-Match"))
+		require.Equal(t, "Cov0oQ==", r.Header.Get("X-Amz-Checksum-Crc32"))
+		require.Regexp(t, "SignedHeaders=[a-z0-9;-]*x-amz-checksum-crc32", r.Header.Get("Authorization"))
+		require.Equal(t, "UNSIGNED-PAYLOAD", r.Header.Get("X-Amz-Content-Sha256"))
+		require.Empty(t, r.Header.Get("Content-Md5"))
+		require.Empty(t, r.Header.Get("X-Amz-Trailer"))
+		require.Empty(t, r.Header.Get("Content-Encoding"))
+	}
+}
+
+// requirePlain: the store is asked to compare the MD5, and the body is signed.
+func requirePlain(t *testing.T, r *http.Request) {
+	t.Helper()
 	require.Equal(t, "3zR6NzuPkqoK492SCl7C9g==", r.Header.Get("Content-Md5"))
+	require.Equal(t, "df347a373b8f92aa0ae3dd920a5ec2f6", r.Header.Get("X-Amz-Meta-Siglake-Md5"))
+	require.Empty(t, r.Header.Get("X-Amz-Checksum-Crc32"))
+	require.Regexp(t, "^[0-9a-f]{64}$", r.Header.Get("X-Amz-Content-Sha256"))
 	require.Empty(t, r.Header.Get("X-Amz-Trailer"))
 	require.Empty(t, r.Header.Get("Content-Encoding"))
-	require.NotContains(t, r.Header.Get("X-Amz-Content-Sha256"), "STREAMING")
+	require.Equal(t, "*", r.Header.Get("If-None-Match"))
+}
+
+// F5: a store that looks at no CRC, or refuses one, or an unsigned body, is asked to compare what every store compares.
+func TestS3_F5_stores_without_crc(t *testing.T) {
+	t.Parallel()
+	t.Run("ignored", func(t *testing.T) {
+		t.Parallel()
+		s := &stub{deaf: true}
+		store := openStub(t, s)
+		for range 2 {
+			require.NoError(t, putStub(t.Context(), t, store))
+		}
+		require.Len(t, s.requests, 2)
+		requirePlain(t, s.requests[1])
+	})
+	for code, answer := range map[int]string{400: "InvalidArgument", 501: "NotImplemented", 403: "AccessDenied"} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			s := &stub{answers: []func(http.ResponseWriter){fails(code, answer)}}
+			store := openStub(t, s)
+			for range 2 {
+				require.NoError(t, putStub(t.Context(), t, store))
+			}
+			require.Len(t, s.requests, 3)
+			for _, r := range s.requests[1:] {
+				requirePlain(t, r)
+			}
+		})
+	}
+	t.Run("stat", func(t *testing.T) {
+		t.Parallel()
+		s := &stub{answers: []func(http.ResponseWriter){fails(400, "InvalidArgument")}}
+		info, err := openStub(t, s).Stat(t.Context(), "x")
+		require.NoError(t, err)
+		require.Nil(t, info.CRC32)
+		require.Len(t, s.requests, 2)
+		require.Equal(t, "ENABLED", s.requests[0].Header.Get("X-Amz-Checksum-Mode"))
+		require.Empty(t, s.requests[1].Header.Get("X-Amz-Checksum-Mode"))
+	})
+	t.Run("other bytes came", func(t *testing.T) {
+		t.Parallel()
+		s := &stub{answers: []func(http.ResponseWriter){fails(400, "BadDigest")}}
+		store := openStub(t, s)
+		require.ErrorContains(t, putStub(t.Context(), t, store), "BadDigest")
+		require.NoError(t, putStub(t.Context(), t, store))
+		require.Len(t, s.requests, 2)
+		require.NotEmpty(t, s.requests[1].Header.Get("X-Amz-Checksum-Crc32"))
+	})
 }
 
 // F7: a refused signature and a store that is slow end in a success when it is tried again, with the body sent whole; what is

@@ -1,11 +1,8 @@
 package objstore
 
 import (
-	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // the digest that every object store can check and show; not for security
 	"errors"
-	"fmt"
 	"io"
 	"time"
 )
@@ -16,14 +13,13 @@ var (
 	ErrNotFound = errors.New("objstore: no such object")
 )
 
-// digestKey is the user metadata that holds the MD5 of an object in hex, for stores whose ETag is something else.
-const digestKey = "siglake-md5"
-
 // Info describes an object.
 type Info struct {
 	Key     string // below the URL the store was opened with
 	Size    int64  // bytes
 	ModTime time.Time
+	// CRC32 is what the store says of the bytes it holds; nil where it does not say. Only Stat fills it.
+	CRC32 *uint32
 	// MD5 is what the store says of the bytes it holds; nil where it does not say.
 	MD5 []byte
 	// Claimed is the MD5 that the uploader wrote beside the object and the store checked on arrival; nil without.
@@ -34,12 +30,12 @@ type Info struct {
 // Store holds objects. Keys are relative to the URL it was opened with, with slashes, and never begin with one.
 // Safe for use by many goroutines. ctx ends each call; its error then wraps ctx's.
 type Store interface {
-	// Put makes an object of the size bytes of r and returns when the store has it durably. ErrExists when the key
-	// is taken. After any other error the object may be there, whole, or not: Stat tells. sum is the MD5 of the
-	// bytes; the store is asked to refuse others.
-	Put(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error
+	// Put makes an object of c and returns when the store has it durably. ErrExists when the key is taken. After any
+	// other error the object may be there, whole, or not: Stat tells. The store is sent a digest and asked to refuse
+	// other bytes.
+	Put(ctx context.Context, key string, c *Content) error
 	// Replace is Put over what is there.
-	Replace(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error
+	Replace(ctx context.Context, key string, c *Content) error
 	// Get opens an object for reading. ErrNotFound. The caller closes.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	// Stat describes an object. ErrNotFound.
@@ -49,36 +45,4 @@ type Store interface {
 	// Delete removes an object. One that is not there is no error. Durable when it returns nil.
 	Delete(ctx context.Context, key string) error
 	Close() error
-}
-
-// Sum is the MD5 of size bytes of r.
-func Sum(r io.ReaderAt, size int64) ([]byte, error) {
-	h := md5.New() //nolint:gosec // see the import
-	if _, err := io.Copy(h, io.NewSectionReader(r, 0, size)); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
-}
-
-// Holds tells whether the object of info is the size bytes whose MD5 is sum. The store's own digest decides where it
-// is the right one; where it shows another or none, the uploader's claim does, and without one the object is read.
-func Holds(ctx context.Context, s Store, info Info, size int64, sum []byte) (bool, error) {
-	switch {
-	case info.Size != size:
-		return false, nil
-	case bytes.Equal(info.MD5, sum):
-		return true, nil
-	case info.MD5 == nil && bytes.Equal(info.Claimed, sum):
-		return true, nil
-	}
-	r, err := s.Get(ctx, info.Key)
-	if err != nil {
-		return false, err
-	}
-	h := md5.New() //nolint:gosec // see the import
-	n, err := io.Copy(h, r)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return false, fmt.Errorf("read %s: %w", info.Key, err)
-	}
-	return n == size && bytes.Equal(h.Sum(nil), sum), nil
 }

@@ -24,11 +24,7 @@ func conformance(t *testing.T, s objstore.Store) {
 	t.Helper()
 	ctx := t.Context()
 	body := bytes.Repeat([]byte("0123456789abcdef"), 100_000) // more than one chunk
-	put := func(key string, b []byte) error {
-		sum, err := objstore.Sum(bytes.NewReader(b), int64(len(b)))
-		require.NoError(t, err)
-		return s.Put(ctx, key, bytes.NewReader(b), int64(len(b)), sum)
-	}
+	put := func(key string, b []byte) error { return s.Put(ctx, key, content(b)) }
 	get := func(key string) []byte {
 		r, err := s.Get(ctx, key)
 		require.NoError(t, err)
@@ -51,27 +47,22 @@ func conformance(t *testing.T, s objstore.Store) {
 	require.NoError(t, put("a/empty", nil))
 	require.Empty(t, get("a/empty"))
 
-	sum, err := objstore.Sum(bytes.NewReader(body), int64(len(body)))
-	require.NoError(t, err)
 	info, err := s.Stat(ctx, "a/b/one.arrow")
 	require.NoError(t, err)
 	require.Equal(t, "a/b/one.arrow", info.Key)
 	require.EqualValues(t, len(body), info.Size)
-	same, err := objstore.Holds(ctx, s, info, int64(len(body)), sum)
+	same, err := objstore.Holds(ctx, s, info, content(body))
 	require.NoError(t, err)
 	require.True(t, same)
-	other, err := objstore.Sum(bytes.NewReader(body), 5)
-	require.NoError(t, err)
-	for _, size := range []int64{int64(len(body)), 5} {
-		same, err = objstore.Holds(ctx, s, info, size, other)
+	other := bytes.Clone(body)
+	other[len(other)-1]++
+	for _, b := range [][]byte{other, body[:5]} {
+		same, err = objstore.Holds(ctx, s, info, content(b))
 		require.NoError(t, err)
 		require.False(t, same)
 	}
 
-	small := bytes.NewReader([]byte("new"))
-	sum, err = objstore.Sum(small, 3)
-	require.NoError(t, err)
-	require.NoError(t, s.Replace(ctx, "a/b/one.arrow", small, 3, sum))
+	require.NoError(t, s.Replace(ctx, "a/b/one.arrow", content([]byte("new"))))
 	require.Equal(t, []byte("new"), get("a/b/one.arrow"))
 
 	require.NoError(t, put("a/b.arrow", []byte("x")))
@@ -97,9 +88,13 @@ func conformance(t *testing.T, s objstore.Store) {
 
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	require.ErrorIs(t, s.Put(ended, "late", bytes.NewReader(body), int64(len(body)), sum), context.Canceled)
+	require.ErrorIs(t, s.Put(ended, "late", content(body)), context.Canceled)
 	require.NotContains(t, keys(""), "late")
 	require.NoError(t, s.Close())
+}
+
+func content(b []byte) *objstore.Content {
+	return objstore.NewContent(bytes.NewReader(b), int64(len(b)))
 }
 
 func TestConformance(t *testing.T) {
@@ -127,8 +122,6 @@ func TestConformance(t *testing.T) {
 func TestFile_power_cut(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("0123456789abcdef"), 200)
-	sum, err := objstore.Sum(bytes.NewReader(body), int64(len(body)))
-	require.NoError(t, err)
 	for k := 0; ; k++ {
 		disk := simfs.New(nil)
 		hook, fired := simfs.FailAt(k, simfs.Kind.Changes, io.ErrUnexpectedEOF)
@@ -140,7 +133,7 @@ func TestFile_power_cut(t *testing.T) {
 		})
 		s, err := objstore.Open(t.Context(), "file:///bucket", objstore.Options{FS: disk})
 		require.NoError(t, err)
-		err = s.Put(t.Context(), "t/events/x.arrow", bytes.NewReader(body), int64(len(body)), sum)
+		err = s.Put(t.Context(), "t/events/x.arrow", content(body))
 		if !fired() {
 			require.NoError(t, err)
 			require.Greater(t, k, 5)

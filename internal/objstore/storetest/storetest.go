@@ -4,8 +4,8 @@ package storetest
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // the digest of objstore
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"slices"
@@ -42,7 +42,7 @@ type Store struct {
 	ops     []Op
 	hook    func(Op) *Fault
 	hookMu  sync.Mutex // held while hook runs
-	// NoDigest: the store does not tell the MD5 of an object, as some real ones.
+	// NoDigest: the store does not tell the CRC of an object, as some real ones.
 	NoDigest bool
 }
 
@@ -115,30 +115,34 @@ func (s *Store) begin(ctx context.Context, kind, key string) (f *Fault, skip boo
 }
 
 // Put implements objstore.Store.
-func (s *Store) Put(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error {
+func (s *Store) Put(ctx context.Context, key string, c *objstore.Content) error {
 	f, skip, err := s.begin(ctx, "put", key)
 	if skip {
 		return err
 	}
-	return s.write(key, r, size, sum, true, f)
+	return s.write(key, c, true, f)
 }
 
 // Replace implements objstore.Store.
-func (s *Store) Replace(ctx context.Context, key string, r io.ReaderAt, size int64, sum []byte) error {
+func (s *Store) Replace(ctx context.Context, key string, c *objstore.Content) error {
 	f, skip, err := s.begin(ctx, "replace", key)
 	if skip {
 		return err
 	}
-	return s.write(key, r, size, sum, false, f)
+	return s.write(key, c, false, f)
 }
 
-func (s *Store) write(key string, r io.ReaderAt, size int64, sum []byte, fresh bool, f *Fault) error {
-	body := make([]byte, size)
-	if _, err := io.ReadFull(io.NewSectionReader(r, 0, size), body); err != nil {
+func (s *Store) write(key string, c *objstore.Content, fresh bool, f *Fault) error {
+	body, err := io.ReadAll(c.Reader())
+	if err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
-	if got := digest(body); !bytes.Equal(got, sum) {
-		return fmt.Errorf("put %s: BadDigest: %x came, %x was announced", key, got, sum)
+	announced, err := c.CRC32()
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	if got := crc32.ChecksumIEEE(body); got != announced || int64(len(body)) != c.Size() {
+		return fmt.Errorf("put %s: BadDigest: %d bytes of %x came, %d of %x were announced", key, len(body), got, c.Size(), announced)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,11 +157,6 @@ func (s *Store) write(key string, r io.ReaderAt, size int64, sum []byte, fresh b
 		return fmt.Errorf("put %s: %w", key, f.Err)
 	}
 	return nil
-}
-
-func digest(b []byte) []byte {
-	sum := md5.Sum(b) //nolint:gosec // the digest of objstore
-	return sum[:]
 }
 
 // Get implements objstore.Store.
@@ -197,7 +196,8 @@ func (s *Store) Stat(ctx context.Context, key string) (objstore.Info, error) {
 	}
 	info := objstore.Info{Key: key, Size: int64(len(body)), ModTime: time.Unix(0, 0)}
 	if !s.NoDigest {
-		info.MD5 = digest(body)
+		sum := crc32.ChecksumIEEE(body)
+		info.CRC32 = &sum
 	}
 	return info, nil
 }
