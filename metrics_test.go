@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configopaque"
@@ -110,6 +111,8 @@ func TestMetricsDocument(t *testing.T) {
 		sum, ok := m.Data.(metricdata.Sum[int64])
 		return ok && len(sum.DataPoints) == 1 && sum.DataPoints[0].Value > 0
 	}, time.Minute, 20*time.Millisecond)
+	forced := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"x-siglake-commit": {"force"}})})
+	require.NoError(t, logs.ConsumeLogs(forced, testdata.GenerateLogs(1)))
 
 	got := metricsHead + metricRows(t, tel)
 	const file = "docs/metrics.md"

@@ -53,13 +53,20 @@ type CommitConfig struct {
 	// segment with such rows gathers more of them before it is sealed and copied.
 	MirroredTimeout   time.Duration `mapstructure:"mirrored_timeout"`
 	MirroredSealAfter time.Duration `mapstructure:"mirrored_seal_after"`
+	// ForceTimeout is how long an answer under force waits for the commit to the table at most.
+	ForceTimeout time.Duration `mapstructure:"force_timeout"`
 }
 
 // Validate checks the keys of this level.
 func (c *CommitConfig) Validate() error {
 	var errs []error
-	if c.MirroredTimeout < time.Second {
-		errs = append(errs, fmt.Errorf("mirrored_timeout: %s is below 1s; give a duration with its unit, for example 30s", c.MirroredTimeout))
+	for _, t := range []struct {
+		key  string
+		have time.Duration
+	}{{"mirrored_timeout", c.MirroredTimeout}, {"force_timeout", c.ForceTimeout}} {
+		if t.have < time.Second {
+			errs = append(errs, fmt.Errorf("%s: %s is below 1s; give a duration with its unit, for example 30s", t.key, t.have))
+		}
 	}
 	if c.MirroredSealAfter < minMaxAge {
 		errs = append(errs, fmt.Errorf("mirrored_seal_after: %s is below %s; give a duration with its unit, for example 100ms", c.MirroredSealAfter, minMaxAge))
@@ -73,7 +80,7 @@ func createDefaultConfig() component.Config {
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
 			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
-		Commit: CommitConfig{Default: modeWaitFor, MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond},
+		Commit: CommitConfig{Default: modeWaitFor, MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond, ForceTimeout: 30 * time.Second},
 	}
 }
 

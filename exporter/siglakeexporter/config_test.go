@@ -24,7 +24,7 @@ func TestConfig(t *testing.T) {
 			Segment:     SegmentConfig{MaxEvents: 4096, MaxAge: 5 * time.Second, MaxBytes: 32 << 20},
 			MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000,
 		},
-		Commit: CommitConfig{Default: "wait_for", MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond},
+		Commit: CommitConfig{Default: "wait_for", MirroredTimeout: 30 * time.Second, MirroredSealAfter: 100 * time.Millisecond, ForceTimeout: 30 * time.Second},
 	}
 	for _, tc := range []struct {
 		id   string
@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 				Segment:   SegmentConfig{MaxEvents: 1000, MaxAge: 2 * time.Second, MaxBytes: 1 << 20},
 				MaxBytes:  10 << 30, MinFree: 1 << 30, MaxInFlight: 32 << 20, MaxWaiting: 100, MaxLanes: 30, MaxTenants: 10,
 			},
-			Commit:  CommitConfig{Default: "auto", MirroredTimeout: 10 * time.Second, MirroredSealAfter: 50 * time.Millisecond},
+			Commit:  CommitConfig{Default: "force", MirroredTimeout: 10 * time.Second, MirroredSealAfter: 50 * time.Millisecond, ForceTimeout: 20 * time.Second},
 			Mirror:  &mirrorID,
 			Tenancy: TenancyConfig{Enabled: true, AuthAttribute: "tenant", Allowed: []string{"default", "team-a", "team_B"}},
 		}},
@@ -58,14 +58,12 @@ func TestConfig(t *testing.T) {
 			`max_events: 0 is below 1; give rows, for example 4096`,
 			`max_bytes: -1 is below 1; give bytes, for example 33554432`,
 			`commit: mirrored_timeout: 30ns is below 1s; give a duration with its unit, for example 30s`,
+			`force_timeout: 20ms is below 1s; give a duration with its unit, for example 30s`,
 			`mirrored_seal_after: 0s is below 10ms; give a duration with its unit, for example 100ms`,
 			`commit::default: "sync" is not one of auto, wait_for, mirrored, force`,
 		}},
 		{id: "siglake/off", errs: []string{
 			`tenancy: enabled: false, but auth_attribute or allowed is set; set enabled: true, or remove them`,
-		}},
-		{id: "siglake/force", errs: []string{
-			`commit::default: "force" is not built in this version; use auto, wait_for or mirrored (legal values: auto, wait_for, mirrored, force)`,
 		}},
 	} {
 		t.Run(tc.id, func(t *testing.T) {

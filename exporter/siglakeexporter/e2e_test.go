@@ -37,6 +37,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
 // door is a real otlp receiver on unix sockets in front of the exporter, over a fake log.
@@ -174,7 +176,8 @@ func TestDoor_answers_as_the_table_says(t *testing.T) {
 	}
 	d.rig.log.taken()
 
-	want := reply{http: 400, code: codes.InvalidArgument, text: `request parameter commit: "force" is not built in this version; use auto, wait_for or mirrored (legal values: auto, wait_for, mirrored, force)`}
+	d.rig.log.noDrain = wal.ErrNoDrain
+	want := reply{http: 400, code: codes.InvalidArgument, text: `request parameter commit: "force" ` + noDrainText}
 	require.Equal(t, want, d.post(t, "application/json", "force"))
 	require.Equal(t, want, d.post(t, "application/x-protobuf", "force"))
 	want.http = 0

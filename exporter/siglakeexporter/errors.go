@@ -51,8 +51,10 @@ const (
 //	rows that cannot be encoded                 INVALID_ARGUMENT    400    none, permanent
 //	in-flight bytes, waiting requests, share    RESOURCE_EXHAUSTED  429    1 s
 //	WAL bytes, free-disk floor, lanes, tenants  RESOURCE_EXHAUSTED  429    10 s
-//	requests that wait for the mirror           RESOURCE_EXHAUSTED  429    1 s
-//	mirrored: not confirmed in time             DEADLINE_EXCEEDED   504    none
+//	requests that wait for mirror or commit     RESOURCE_EXHAUSTED  429    1 s
+//	mirrored, force: not confirmed in time      DEADLINE_EXCEEDED   504    none
+//	force by default, and no drain runs         UNAVAILABLE         503    5 s
+//	force, and no drain runs yet                UNAVAILABLE         503    1 s
 //	client gone before admission                UNAVAILABLE         503    1 s
 //	shutting down                               UNAVAILABLE         503    1 s
 //	ENOSPC, EIO, fsync error, lock lost, else   UNAVAILABLE         503    5 s
@@ -83,6 +85,10 @@ func classify(err error) error {
 		return retry(err, codes.ResourceExhausted, "refused, nothing was written: "+err.Error(), retryInFlight)
 	case errors.As(err, &full):
 		return retry(err, codes.ResourceExhausted, "refused, "+nothing+": "+full.Error(), retryAfterLimit(full))
+	case errors.Is(err, wal.ErrNoDrain):
+		return retry(err, codes.Unavailable, "commit::default is force and no drain runs, "+nothing, retryStorage)
+	case errors.Is(err, wal.ErrNoDrainYet):
+		return retry(err, codes.Unavailable, "force needs a drain and none runs yet, "+nothing, retryClosed)
 	case errors.Is(err, wal.ErrClosed):
 		return retry(err, codes.Unavailable, "shutting down, "+nothing, retryClosed)
 	case errors.Is(err, wal.ErrLockLost):
@@ -116,7 +122,7 @@ func isFull(err error, mode wal.Mode) bool {
 	return ok && (full.Limit == limitBytes || full.Limit == limitFree) && mode != wal.Auto
 }
 
-// isUnconfirmed tells rows that are stored and whose copy is not known of.
+// isUnconfirmed tells rows that are stored and whose copy or commit is not known of.
 func isUnconfirmed(err error) bool {
 	_, ok := errors.AsType[*unconfirmedError](err)
 	return ok
@@ -125,10 +131,10 @@ func isUnconfirmed(err error) bool {
 // isTrouble tells what a person should look at from what a client can mend or wait out.
 func isTrouble(err error) bool {
 	if isUnconfirmed(err) {
-		return false // the mirror's, whose own status says so
+		return false // the mirror's or the drain's, whose own status says so
 	}
 	for _, mild := range [...]error{
-		nil, errParameter, errDenied, errContent, errWaiters, segment.ErrBadName, wal.ErrRequest, wal.ErrFull, wal.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		nil, errParameter, errDenied, errContent, errWaiters, wal.ErrNoDrainYet, segment.ErrBadName, wal.ErrRequest, wal.ErrFull, wal.ErrClosed, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, mild) {
 			return false

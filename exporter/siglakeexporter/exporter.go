@@ -132,7 +132,7 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 	if err != nil {
 		return err
 	}
-	if e.mode.mirrored && log.mirror == nil {
+	if e.mode.beyond == modeMirrored && log.mirror == nil {
 		return errors.Join(fmt.Errorf("commit::default: %q %s", modeMirrored, noMirrorText), e.shared.release(ctx, log))
 	}
 	e.log = log
@@ -185,9 +185,9 @@ func (e *siglake[T]) shutdown(ctx context.Context) error {
 //	ctx     ends the wait for admission, not a write that has begun
 //	holds   ACK-1, ACK-2
 func (e *siglake[T]) push(ctx context.Context, data T) error {
-	mode, err := requestMode(ctx, e.mode)
-	if err == nil && mode.mirrored {
-		err = e.hasMirror()
+	mode, named, err := requestMode(ctx, e.mode)
+	if err == nil {
+		err = e.canKeep(mode, named)
 	}
 	if err != nil {
 		return classify(err)
@@ -268,8 +268,11 @@ func (e *siglake[T]) write(ctx context.Context, to *request[T], requests ...T) (
 			Schema: e.schema, Body: *body, Rows: batch.Rows, MinTime: batch.MinTime, MaxTime: batch.MaxTime,
 			Mode: to.mode.wal,
 		}
-		if to.mode.mirrored {
+		switch to.mode.beyond {
+		case modeMirrored:
 			r.SealWithin = e.cfg.Commit.MirroredSealAfter
+		case modeForce:
+			r.SealWithin = forceSealAfter
 		}
 		if receipt, err = e.log.Append(ctx, r); err != nil {
 			if isFull(err, to.mode.wal) {

@@ -198,8 +198,8 @@ func (r *rig) counts(t *testing.T, name string) map[string]int64 {
 	require.True(t, ok)
 	got := map[string]int64{}
 	for _, dp := range sum.DataPoints {
-		v, _ := dp.Attributes.Value("reason")
-		got[v.AsString()] = dp.Value
+		only, _ := dp.Attributes.Get(0)
+		got[only.Value.AsString()] = dp.Value
 	}
 	return got
 }
@@ -224,6 +224,7 @@ func TestExporter_counts_adjusted_values_of_acknowledged_rows(t *testing.T) {
 func TestExporter_refuses_modes_it_cannot_honour_T01(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.log.noDrain = wal.ErrNoDrain
 	e := r.logs(t)
 	for _, mode := range []string{"force", "mirrored", "bogus", ""} {
 		for _, ld := range []plog.Logs{testdata.GenerateLogs(1), plog.NewLogs()} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
@@ -19,6 +20,7 @@ type fakeLog struct {
 	inside  map[string]int // requests between Enter and Leave, by tenant
 	reserve []error        // answers of the next Reserve calls, then nil
 	held    []string       // what Reserve was asked for
+	noDrain error          // answer of Drained
 	limited int            // appends whose ctx had a deadline
 	block   chan struct{}  // if set, Append waits for it, whatever its ctx says
 }
@@ -50,6 +52,19 @@ func (f *fakeLog) Append(ctx context.Context, r wal.Request) (wal.Receipt, error
 	err := f.fail[0]
 	f.fail = f.fail[1:]
 	return wal.Receipt{}, err
+}
+
+// Drained answers as told.
+func (f *fakeLog) Drained() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.noDrain
+}
+
+// Committed waits for ctx.
+func (f *fakeLog) Committed(ctx context.Context, _, _ string, _ segment.ID) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // Reserve answers as told.

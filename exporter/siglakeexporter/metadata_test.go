@@ -44,7 +44,9 @@ func TestMetadata(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.WithoutCancel(t.Context()))) })
 	m, err := newMetrics(tel.NewTelemetrySettings().MeterProvider.Meter(scopeName))
 	require.NoError(t, err)
-	m.waited(t.Context(), time.Second, nil) // a histogram shows itself with its first value
+	for _, mode := range []Mode{modeMirrored, modeForce} {
+		m.waited(t.Context(), mode, time.Second, nil) // a histogram shows itself with its first value
+	}
 
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, tel.Reader.Collect(t.Context(), &rm))

@@ -21,8 +21,7 @@ const (
 type metrics struct {
 	adjusted, rowless, tenantRefused, indexRefused, waitTimeouts metric.Int64Counter
 
-	wait     metric.Float64Histogram
-	mirrored metric.MeasurementOption
+	wait metric.Float64Histogram
 }
 
 func newMetrics(m metric.Meter) (*metrics, error) {
@@ -65,9 +64,10 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	}
 	ms := &metrics{
 		adjusted: adjusted, rowless: rowless, tenantRefused: tenantRefused, indexRefused: indexRefused, waitTimeouts: waitTimeouts, wait: wait,
-		mirrored: metric.WithAttributeSet(attribute.NewSet(attribute.String("mode", string(modeMirrored)))),
 	}
-	ms.waitTimeouts.Add(context.Background(), 0, ms.mirrored)
+	for _, mode := range [...]Mode{modeMirrored, modeForce} {
+		ms.waitTimeouts.Add(context.Background(), 0, byMode(mode))
+	}
 	for _, reason := range [...]string{indexBadName, indexOtherSignal} {
 		ms.indexRefused.Add(context.Background(), 0, byReason(reason))
 	}
@@ -83,11 +83,11 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	return ms, nil
 }
 
-// waited records a wait for the mirror.
-func (m *metrics) waited(ctx context.Context, took time.Duration, err error) {
-	m.wait.Record(ctx, took.Seconds(), m.mirrored)
+// waited records a wait for the mirror or a commit.
+func (m *metrics) waited(ctx context.Context, mode Mode, took time.Duration, err error) {
+	m.wait.Record(ctx, took.Seconds(), byMode(mode))
 	if errors.Is(err, context.DeadlineExceeded) {
-		m.waitTimeouts.Add(ctx, 1, m.mirrored)
+		m.waitTimeouts.Add(ctx, 1, byMode(mode))
 	}
 }
 
@@ -104,6 +104,10 @@ func add(ctx context.Context, c metric.Int64Counter, reason string, n int64) {
 	if n > 0 {
 		c.Add(ctx, n, byReason(reason))
 	}
+}
+
+func byMode(mode Mode) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("mode", string(mode))))
 }
 
 func byReason(reason string) metric.MeasurementOption {

@@ -136,7 +136,7 @@ func TestMirrored_waiters_are_bounded(t *testing.T) {
 	}, time.Minute, time.Millisecond, "the first one is on the disk and waits")
 	err := e.ConsumeLogs(withMode(t.Context(), "mirrored"), testdata.GenerateLogs(1))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.ErrorContains(t, err, "too many requests wait for the mirror")
+	require.ErrorContains(t, err, "too many requests wait for the mirror or for a commit")
 	require.NoError(t, e.ConsumeLogs(withMode(t.Context(), "wait_for"), testdata.GenerateLogs(1)))
 	leave()
 	require.Equal(t, codes.DeadlineExceeded, status.Code(<-first))

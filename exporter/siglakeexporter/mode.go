@@ -23,8 +23,9 @@ const (
 
 const (
 	legalModes = "auto, wait_for, mirrored, force"
-	// notBuiltText is for legal modes whose promise this version cannot keep.
-	notBuiltText = "is not built in this version; use auto, wait_for or mirrored (legal values: " + legalModes + ")"
+	// noDrainText is for force where nothing commits the log.
+	noDrainText = "needs a drain on this write-ahead log, and none runs (extensions::lakecompactor, with the same wal_directory); use auto or wait_for (legal values: " +
+		legalModes + ")"
 	// noMirrorText is for mirrored where nothing copies the log.
 	noMirrorText = "needs a mirror, and none is configured (extensions::walmirror::bucket_url); use auto or wait_for (legal values: " + legalModes + ")"
 )
@@ -44,8 +45,8 @@ var errParameter = errors.New("request parameter")
 
 // promise is what an answer waits for.
 type promise struct {
-	wal      wal.Mode
-	mirrored bool // and the mirror has confirmed the segment
+	wal    wal.Mode
+	beyond Mode // mirrored or force: what it waits for once the rows are on the disk; empty: nothing
 }
 
 // Validate accepts a mode that requests can be served under.
@@ -61,30 +62,30 @@ func (m Mode) promise() (promise, error) {
 	case modeWaitFor:
 		return promise{wal: wal.WaitFor}, nil
 	case modeMirrored:
-		return promise{wal: wal.WaitFor, mirrored: true}, nil
+		return promise{wal: wal.WaitFor, beyond: modeMirrored}, nil
 	case modeForce:
-		return promise{}, fmt.Errorf("%q %s", string(m), notBuiltText)
+		return promise{wal: wal.WaitFor, beyond: modeForce}, nil
 	default:
 		return promise{}, fmt.Errorf("%s is not one of %s", quote(string(m)), legalModes)
 	}
 }
 
-// requestMode returns what the answer to the request behind ctx has to wait for. A receiver with
+// requestMode returns what the answer to the request behind ctx has to wait for, and whether the request says so. A receiver with
 // include_metadata and without the ingestparams extension brings headers unchecked, so all is checked here.
 // Errors satisfy errors.Is with errParameter.
-func requestMode(ctx context.Context, byDefault promise) (promise, error) {
+func requestMode(ctx context.Context, byDefault promise) (mode promise, named bool, err error) {
 	values := client.FromContext(ctx).Metadata.Get(keyCommit)
 	switch len(values) {
 	case 0:
-		return byDefault, nil
+		return byDefault, false, nil
 	case 1:
 		mode, err := Mode(values[0]).promise()
 		if err != nil {
-			return promise{}, fmt.Errorf("%w commit: %w", errParameter, err)
+			return promise{}, true, fmt.Errorf("%w commit: %w", errParameter, err)
 		}
-		return mode, nil
+		return mode, true, nil
 	default:
-		return promise{}, fmt.Errorf("%w commit: given %d times, want exactly one of %s", errParameter, len(values), legalModes)
+		return promise{}, true, fmt.Errorf("%w commit: given %d times, want exactly one of %s", errParameter, len(values), legalModes)
 	}
 }
 

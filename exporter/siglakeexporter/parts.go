@@ -13,8 +13,8 @@ import (
 // partsAtOnce bounds the parts of one request that are written at a time: each waits for a disk sync of its own.
 const partsAtOnce = 16
 
-// storeAll stores the parts of a request and returns when its promise is kept for all of them. Under mirrored the request
-// has a place among those who wait for the mirror before a byte is written.
+// storeAll stores the parts of a request and returns when its promise is kept for all of them. A request that waits for more
+// than the disk has a place among those who do before a byte is written.
 func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode promise, parts []part[T]) error {
 	var requests []*request[T]
 	for _, p := range parts {
@@ -34,7 +34,7 @@ func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode promise, 
 		return err
 	}
 	defer log.Leave(tenant)
-	if !mode.mirrored {
+	if mode.beyond == "" {
 		return e.appendAll(ctx, tenant, requests)
 	}
 	if err := log.awaiting.enter(int64(e.cfg.WAL.MaxWaiting)); err != nil {
@@ -44,7 +44,7 @@ func (e *siglake[T]) storeAll(ctx context.Context, tenant string, mode promise, 
 	if err := e.appendAll(ctx, tenant, requests); err != nil {
 		return err
 	}
-	return e.awaitMirror(ctx, log.mirror, segmentsOf(requests))
+	return e.await(ctx, log, mode.beyond, requests)
 }
 
 // current is the log while it is open.

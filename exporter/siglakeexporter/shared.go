@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/wal"
 )
 
@@ -18,6 +19,8 @@ type appender interface {
 	Leave(tenant string)
 	Reserve(tenant, index, holds string) error
 	Append(ctx context.Context, r wal.Request) (wal.Receipt, error)
+	Drained() error
+	Committed(ctx context.Context, tenant, index string, id segment.ID) error
 	Close(ctx context.Context) error
 }
 
@@ -45,7 +48,7 @@ type sharedLog struct {
 	appender
 
 	mirror   confirmer // nil: none
-	awaiting places    // of requests that wait for it
+	awaiting places    // of requests that wait for more than the disk
 
 	id    component.ID
 	cfg   WALConfig

@@ -40,6 +40,7 @@ type drain struct {
 	passes sync.WaitGroup   // and the opening of the lake
 	lanes  map[string]*lane // by key; the loop's own
 	told   map[string]bool  // strangers named once; the loop's own
+	woken  time.Time        // of drain.wake as last seen; the loop's own
 }
 
 // Run drains one root until ctx ends, and then returns nil; an error means that opt cannot work at all.

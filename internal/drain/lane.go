@@ -22,7 +22,8 @@ type lane struct {
 	dir segment.Lane
 	log *zap.Logger
 
-	busy atomic.Bool
+	busy  atomic.Bool
+	woken atomic.Int64 // unix ns of the lane's drain.wake as last heeded; 0: none
 
 	started  bool             // processing/ of the last life has been seen to
 	listed   bool             // sealed/ has been listed in this life
@@ -194,9 +195,24 @@ func (l *lane) start() error {
 	if err != nil {
 		return fmt.Errorf("move processing to orphans: %w", err)
 	}
+	l.heedWake() // who asked an earlier life asks again
 	l.started = true
 	return nil
 }
+
+// isWoken tells whether the lane was woken since that was last heeded. One that cannot be asked is not: the gate opens
+// in time.
+func (l *lane) isWoken() bool {
+	at, err := l.dir.Woken()
+	return err == nil && !at.IsZero() && at.UnixNano() != l.woken.Load()
+}
+
+// heedWake is isWoken and heeds it.
+func (l *lane) heedWake() bool {
+	at, err := l.dir.Woken()
+	return err == nil && !at.IsZero() && at.UnixNano() != l.woken.Swap(at.UnixNano())
+}
+
 
 // tellResolved reports what a crash left under two names.
 func (l *lane) tellResolved(r segment.Resolved) {

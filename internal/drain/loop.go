@@ -10,22 +10,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// loop looks at every lane each Poll and starts a pass where none runs, until ctx ends; then it waits for the
-// passes. Commits in hand get Grace, after that their context ends too.
+// loop looks at every lane each Poll, and at those whose drain is woken at once, and starts a pass where none runs, until
+// ctx ends; then it waits for the passes. Commits in hand get Grace, after that their context ends too.
 func (d *drain) loop(ctx context.Context) {
 	work, done := graceful(ctx, d.opt.Grace)
 	defer done()
 	tick := time.NewTicker(d.opt.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		err := d.scan(ctx, work)
+		err := d.scan(ctx, work, anyLane)
 		d.publish(err)
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
+		for d.awaitWake(ctx, tick.C) {
+			_ = d.scan(ctx, work, (*lane).isWoken) // the next one of all lanes tells its trouble
 		}
 	}
 	d.passes.Wait()
+}
+
+// awaitWake waits until drain.wake is touched; false when ctx ended or tick came first.
+func (d *drain) awaitWake(ctx context.Context, tick <-chan time.Time) bool {
+	look := time.NewTicker(min(wakePoll, d.opt.Poll))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick:
+			return false
+		case <-look.C:
+		}
+		if at, err := d.root.Woken(); err == nil && !at.Equal(d.woken) {
+			d.woken = at
+			return true
+		}
+	}
 }
 
 // graceful returns a context that outlives ctx by grace. The function ends it for good.
@@ -42,8 +60,10 @@ func graceful(ctx context.Context, grace time.Duration) (context.Context, func()
 	}
 }
 
-// scan starts a pass in every lane that has none running.
-func (d *drain) scan(ctx, work context.Context) error {
+func anyLane(*lane) bool { return true }
+
+// scan starts a pass in every lane that is wanted and has none running.
+func (d *drain) scan(ctx, work context.Context, wanted func(*lane) bool) error {
 	found, strangers, err := d.root.Lanes()
 	d.tellStrangers(strangers)
 	if err != nil {
@@ -58,7 +78,7 @@ func (d *drain) scan(ctx, work context.Context) error {
 			l = newLane(d, dir)
 			d.lanes[key] = l
 		}
-		if !l.busy.CompareAndSwap(false, true) {
+		if !wanted(l) || !l.busy.CompareAndSwap(false, true) {
 			continue
 		}
 		d.passes.Go(func() {

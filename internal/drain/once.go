@@ -68,7 +68,7 @@ func once(ctx context.Context, opt Options, tables Catalog) (Report, error) {
 func (d *drain) sweep(ctx context.Context) error {
 	work, done := graceful(ctx, d.opt.Grace)
 	defer done()
-	err := d.scan(ctx, work)
+	err := d.scan(ctx, work, anyLane)
 	d.passes.Wait()
 	d.publish(err)
 	return err

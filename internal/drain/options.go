@@ -34,6 +34,9 @@ const (
 	// maxBackoff bounds the wait after failures, so that the end of an outage is noticed soon.
 	maxBackoff = 30 * time.Second
 
+	// wakePoll is how often drain.wake is looked at: one stat.
+	wakePoll = 50 * time.Millisecond
+
 	// standbyPoll is how often a standby tries the lock and a waiting drain the root.
 	standbyPoll = 250 * time.Millisecond
 

@@ -197,6 +197,29 @@ func TestRun_waits_for_the_gate(t *testing.T) {
 	w.accounted()
 }
 
+// Woken for a lane, a drain takes what is there before its gate opens and before its next look; other lanes wait on.
+func TestRun_comes_when_woken(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.GateAge, w.opt.GateBytes, w.opt.Poll = time.Hour, 1<<30, time.Hour
+	w.seal(spec{})
+	w.seal(spec{index: "spans"})
+	require.NoError(t, w.lane("events").Wake(time.Now()))
+	stop := w.start()
+	eventually(t, func() bool { return w.logs.FilterMessage("drain started").Len() == 1 }, "started")
+	w.seal(spec{})
+	for range 2 {
+		require.NoError(t, w.lane("events").Wake(time.Now()))
+		eventually(t, func() bool { return w.states("events")[segment.Sealed] == 0 }, "taken")
+		w.seal(spec{})
+	}
+	require.NoError(t, stop())
+	require.Equal(t, map[segment.State]int{segment.Sealed: 1}, w.states("spans"), "nobody asked")
+	require.Equal(t, 1, w.states("events")[segment.Sealed], "nobody asked again")
+	w.once()
+	w.accounted()
+}
+
 // Oldest first by seal time, then by name.
 func TestDue_oldest_first(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,7 @@ func (l *lane) next(ctx context.Context) ([]*file, error) {
 
 // list brings what is known of sealed/ up to date: one stat for each new name.
 func (l *lane) list() error {
+	woken := l.heedWake() // before the list: what it was for is in it
 	names, err := l.names(segment.Sealed)
 	if err != nil {
 		return err
@@ -79,7 +80,8 @@ func (l *lane) list() error {
 		}
 		l.files[name] = f
 	}
-	for name := range l.files {
+	for name, f := range l.files {
+		f.urgent = f.urgent || woken
 		if !here[name] {
 			delete(l.files, name)
 		}

@@ -86,7 +86,7 @@ func isStateDir(e vfs.Entry) bool { return e.IsDir && slices.Contains(dirs(), St
 // laneFile tells whether a name belongs in a lane's directory.
 func laneFile(name string) bool {
 	switch name {
-	case ownerName, headName, ownerName + ".tmp", headName + ".tmp", consumersName, holdsName:
+	case ownerName, headName, ownerName + ".tmp", headName + ".tmp", consumersName, holdsName, drainWakeName:
 		return true
 	}
 	return slices.Contains(dirs(), State(name))

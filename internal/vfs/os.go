@@ -220,6 +220,26 @@ func lockFile(f *os.File, name, text string, kind int) (bool, error) {
 	return true, f.Truncate(int64(len(text)))
 }
 
+// Held implements FS.
+func (osFS) Held(name string) (bool, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = retryEINTR(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })
+	_ = f.Close() // which lets go of the lock
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, &fs.PathError{Op: "flock", Path: name, Err: err}
+	}
+	return false, nil
+}
+
 // maxHolder bounds what is read from a lock file into an error text.
 const maxHolder = 4096
 

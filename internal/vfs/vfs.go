@@ -57,6 +57,9 @@ type FS interface {
 	// LockShared is Lock beside others of its kind: it is refused while an exclusive lock is held, and while it
 	// is held an exclusive one is refused. The file names the last who came.
 	LockShared(name, text string) (io.Closer, error)
+	// Held tells whether somebody has the exclusive lock of a file; false without the file. It changes nothing, but in
+	// the moment of the question a Lock of somebody else is refused: do not ask for every request.
+	Held(name string) (bool, error)
 	// Space tells how much room the volume behind dir has.
 	Space(dir string) (Space, error)
 }

@@ -39,10 +39,12 @@ type Log struct {
 	lockLost  atomic.Bool // nothing is accepted
 	refusals  refusals
 
-	schemas   schemaCache
-	pending   sync.Pool
-	unsealed  unsealedSet
-	sealSlots chan struct{}
+	schemas    schemaCache
+	pending    sync.Pool
+	unsealed   unsealedSet
+	committing committing
+	drain      drainSeen
+	sealSlots  chan struct{}
 
 	lanesMu sync.RWMutex
 	lanes   map[laneKey]*lane
@@ -110,6 +112,7 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(explain(&opt, err), l.lock.Close())
 	}
+	l.drain.opened = time.Now()
 	return l, nil
 }
 

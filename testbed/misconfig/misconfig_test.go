@@ -73,7 +73,6 @@ func TestConfigurationsThatMustNotRun(t *testing.T) {
 		{"catalog_of_another_kind", `extensions: {lakecompactor: {catalog: "mysql://db"}}`, []string{"lakecompactor", "catalog", "mysql://db", "sqlite:///"}},
 		{"catalog_in_no_directory", `extensions: {lakecompactor: {catalog: "sqlite://{dir}/gone/c.db"}}`, []string{"lakecompactor::catalog", "{dir}/gone", "make it"}},
 		{"unknown_mode", `exporters: {siglake: {commit: {default: sync}}}`, []string{"commit::default", `"sync"`, "auto, wait_for, mirrored, force"}},
-		{"mode_that_is_not_built", `exporters: {siglake: {commit: {default: force}}}`, []string{"commit::default", `"force"`, "auto, wait_for or mirrored"}},
 		{"mirror_with_a_secret_in_its_url", `extensions: {walmirror: {bucket_url: "s3://bucket?key=not-to-be-seen"}}`, []string{"walmirror", "bucket_url", "s3://bucket", "section s3"}},
 		{"mirror_that_nobody_names", `{extensions: {walmirror: {bucket_url: "file://{dir}/bucket"}}, exporters: {siglake: {mirror: null}}}`, []string{"walmirror", "no exporter names it", "exporters::siglake::mirror: walmirror"}},
 		{"mirror_that_is_not_there", `{exporters: {siglake: {mirror: walmirror/2}}}`, []string{"mirror", "walmirror/2", "service::extensions"}},

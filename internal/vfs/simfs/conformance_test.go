@@ -280,8 +280,16 @@ func conformMkdir(t *testing.T, fsys vfs.FS, dir string) {
 func conformLock(t *testing.T, fsys vfs.FS, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, "LOCK")
+	isHeld := func(want bool) {
+		t.Helper()
+		held, err := fsys.Held(name)
+		require.NoError(t, err)
+		require.Equal(t, want, held)
+	}
+	isHeld(false)
 	held, err := fsys.Lock(name, "me, first")
 	require.NoError(t, err)
+	isHeld(true)
 	_, err = fsys.Lock(name, "you")
 	var refused *vfs.LockedError
 	require.ErrorAs(t, err, &refused)
@@ -292,6 +300,12 @@ func conformLock(t *testing.T, fsys vfs.FS, dir string) {
 	require.NoError(t, other.Close())
 	require.NoError(t, held.Close())
 	require.ErrorIs(t, held.Close(), fs.ErrClosed)
+	isHeld(false)
+	require.Equal(t, "me, first", get(t, fsys, name), "who asks leaves no name")
+	held, err = fsys.LockShared(name, "many")
+	require.NoError(t, err)
+	isHeld(false)
+	require.NoError(t, held.Close())
 	held, err = fsys.Lock(name, "you")
 	require.NoError(t, err)
 	require.Equal(t, "you", get(t, fsys, name))

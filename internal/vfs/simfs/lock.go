@@ -50,6 +50,21 @@ func (s *FS) lock(name, text string, shared bool) (io.Closer, error) {
 	return l, nil
 }
 
+// Held implements vfs.FS.
+func (s *FS) Held(name string) (held bool, err error) {
+	err = s.simple(Op{Kind: Stat, Name: name}, func() error {
+		n, err := s.lookup(name)
+		for l := range s.locks {
+			held = held || l.n == n && !l.shared
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return held, err
+}
+
 // Close releases the lock, also on a machine that is off.
 func (l *lock) Close() error {
 	l.s.mu.Lock()
