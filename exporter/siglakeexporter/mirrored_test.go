@@ -125,14 +125,19 @@ func TestMirrored_waiters_are_bounded(t *testing.T) {
 	t.Parallel()
 	r, store := mirroredRig(t)
 	r.cfg.WAL.MaxWaiting = 2
-	store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Hang: true} })
+	store.SetHook(func(op storetest.Op) *storetest.Fault {
+		if strings.HasSuffix(op.Key, ".arrow") {
+			return &storetest.Fault{Hang: true}
+		}
+		return nil
+	})
 	e := r.logs(t)
 	waiting, leave := context.WithCancel(withMode(t.Context(), "mirrored"))
 	defer leave()
 	first := make(chan error, 1)
 	go func() { first <- e.ConsumeLogs(waiting, testdata.GenerateLogs(1)) }()
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(store.Ops(), func(op storetest.Op) bool { return op.Kind == "put" })
+		return slices.ContainsFunc(store.Ops(), func(op storetest.Op) bool { return strings.HasSuffix(op.Key, ".arrow") })
 	}, time.Minute, time.Millisecond, "the first one is on the disk and waits")
 	err := e.ConsumeLogs(withMode(t.Context(), "mirrored"), testdata.GenerateLogs(1))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))

@@ -213,7 +213,6 @@ func (l *lane) heedWake() bool {
 	return err == nil && !at.IsZero() && at.UnixNano() != l.woken.Swap(at.UnixNano())
 }
 
-
 // tellResolved reports what a crash left under two names.
 func (l *lane) tellResolved(r segment.Resolved) {
 	for _, f := range r.Dropped {
