@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -142,8 +143,13 @@ func (s *site) write(tenant, index string, batches ...int) {
 // partial returns the bytes of an open segment with batches of rows.
 func partial(tb testing.TB, table uuid.UUID, batches ...int) []byte {
 	tb.Helper()
+	return open(tb, otelarrow.WALSchema(otelarrow.Logs), table, batches...)
+}
+
+func open(tb testing.TB, as *arrow.Schema, table uuid.UUID, batches ...int) []byte {
+	tb.Helper()
 	head := frame.Header{Partial: true, Table: table}.Encode()
-	schema, err := frame.EncodeSchema(otelarrow.WALSchema(otelarrow.Logs))
+	schema, err := frame.EncodeSchema(as)
 	require.NoError(tb, err)
 	file := append(head[:], schema...)
 	first := 0
@@ -158,7 +164,18 @@ func partial(tb testing.TB, table uuid.UUID, batches ...int) []byte {
 // sealed returns the bytes of a sealed segment with batches of rows.
 func sealed(tb testing.TB, table uuid.UUID, batches ...int) []byte {
 	tb.Helper()
-	file := append(partial(tb, table, batches...), frame.EOS()...)
+	return seal(partial(tb, table, batches...), table, batches...)
+}
+
+// named returns the bytes of a sealed segment that says which one it is, as the writer makes them.
+func named(tb testing.TB, id segment.ID, batches ...int) []byte {
+	tb.Helper()
+	return seal(open(tb, id.Name(otelarrow.WALSchema(otelarrow.Logs)), uuid.Nil, batches...), uuid.Nil, batches...)
+}
+
+// seal makes an open segment a sealed one.
+func seal(file []byte, table uuid.UUID, batches ...int) []byte {
+	file = append(file, frame.EOS()...)
 	rows := 0
 	for _, n := range batches {
 		rows += n

@@ -357,7 +357,14 @@ func decodeOnce(fsys vfs.FS, p place, sp span) (*frame.Segment, place, error) {
 		return nil, p, nil
 	}
 	seg, err := frame.Decode(f, info.Size, p.options())
-	return seg, p, err
+	if err != nil {
+		return nil, p, err
+	}
+	if err := p.entry.ID.CheckName(seg.Schema); err != nil {
+		seg.Release()
+		return nil, p, err
+	}
+	return seg, p, nil
 }
 
 // passing tells trouble that ends the query from what is wrong with one segment.

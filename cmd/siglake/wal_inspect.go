@@ -159,6 +159,9 @@ func (in *inspected) read(f vfs.File, opt frame.DecodeOptions) error {
 		var s *frame.Segment
 		if s, err = frame.Decode(f, info.Size, opt); err == nil {
 			defer s.Release()
+			if id, _, nerr := segment.ParseName(filepath.Base(in.Path)); nerr == nil {
+				err = id.CheckName(s.Schema)
+			}
 			if signal, err := otelarrow.SignalOf(s.Schema); err == nil {
 				in.Signal = signal.String()
 			}

@@ -144,6 +144,9 @@ func (l *lane) load(st segment.State, f *file) (item, error) {
 		return item{}, fmt.Errorf("decode %s: %w", f.name, err)
 	}
 	signal, err := otelarrow.SignalOf(seg.Schema)
+	if err == nil {
+		err = f.id.CheckName(seg.Schema)
+	}
 	if err != nil {
 		seg.Release()
 		return item{}, fmt.Errorf("read schema of %s: %w", f.name, err)

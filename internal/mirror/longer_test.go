@@ -3,12 +3,15 @@ package mirror_test
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/objstore/storetest"
 	"github.com/siglakecol/siglakecol/internal/segment"
@@ -137,19 +140,14 @@ func TestRestore_T10_no_longer_copy(t *testing.T) {
 	}
 }
 
-// anotherWhole is a longer segment of other rows.
-func anotherWhole(t *testing.T) (body []byte) {
+// anotherWhole is a longer segment of other rows, by a writer that does not name segments.
+func anotherWhole(t *testing.T) []byte {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
-		r.next = 100
-		id := r.append(9).Segment
-		require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
-		settled(time.Second)
-		body = r.store.Objects()[key(id)]
-		require.Zero(t, r.stop(time.Second))
-	})
-	return body
+	body, err := frame.EncodeSchema(rowSchema)
+	require.NoError(t, err)
+	body = slices.Concat(body, slices.Repeat(batch(t, 101, 102, 103), 9), frame.EOS())
+	h := frame.Header{MinTime: 101, MaxTime: 103, BodyLen: uint64(len(body)), CRC: crc32.ChecksumIEEE(body)}.Encode()
+	return append(h[:], body...)
 }
 
 // MIR-1, T-10: a recovery uploads the beginning of a segment under its name. The whole one, wherever it turns up, takes its

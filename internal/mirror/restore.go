@@ -296,6 +296,11 @@ func (r *restore) one(ctx context.Context, f find) error {
 		r.report.unreadable(f, err)
 		return nil
 	}
+	if err := f.id.CheckName(seg.Schema); err != nil {
+		seg.Release()
+		r.report.unreadable(f, err)
+		return nil
+	}
 	rows, times := seg.Rows, [2]int64{seg.Header.MinTime, seg.Header.MaxTime}
 	seg.Release()
 	if len(f.beside) > 0 && r.opt.Online { // a drain may have the beginning in hand
@@ -303,7 +308,7 @@ func (r *restore) one(ctx context.Context, f find) error {
 		return nil
 	}
 	switch err := r.goesOn(f.beside, body); {
-	case errors.Is(err, errOther):
+	case errors.Is(err, errUnlike):
 		r.report.unreadable(f, err)
 		return nil
 	case err != nil:

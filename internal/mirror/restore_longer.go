@@ -21,8 +21,8 @@ type local struct {
 // errBeside says that a longer copy cannot be restored beside a process that has the root.
 var errBeside = errors.New("the root has only the beginning of this segment; stop the collector and run it again without --online")
 
-// errOther says that the mirror has more of a segment than the root, and that it does not go on where the root's ends.
-var errOther = errors.New("the copy in the root has fewer rows and is not the beginning of this one")
+// errUnlike says that the mirror has more of a segment than the root, and that it does not go on where the root's ends.
+var errUnlike = errors.New("the copy in the root has fewer rows and is not the beginning of this one")
 
 // covered tells whether the root has all of a segment that an object can hold: one of its copies is whole, or a beginning
 // that is no shorter. What is in poison/, what is damaged, and what is in another lane is left as it is.
@@ -90,7 +90,7 @@ func (r *restore) goesOn(copies []local, body []byte) error {
 			return err
 		}
 		if rel != segment.FirstShorter {
-			return fmt.Errorf("%w (%s)", errOther, c.state)
+			return fmt.Errorf("%w (%s)", errUnlike, c.state)
 		}
 	}
 	return nil

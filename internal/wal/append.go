@@ -152,8 +152,14 @@ func (l *Log) enqueue(ln *lane, p *pending) error {
 	return nil
 }
 
-// schemaMessage is a schema as the bytes a segment starts with.
-type schemaMessage struct{ msg []byte }
+// schemaMessage is a schema as the bytes a segment starts with, but for the segment's id.
+type schemaMessage struct {
+	schema *arrow.Schema
+	msg    []byte
+}
+
+// named returns the message that starts the file of a segment.
+func (m *schemaMessage) named(id segment.ID) ([]byte, error) { return frame.EncodeSchema(id.Name(m.schema)) }
 
 // schemaCache encodes each schema once. Callers use one *arrow.Schema per signal; what goes beyond maxSchemas
 // is encoded each time and compared by its bytes.
@@ -183,7 +189,7 @@ func (c *schemaCache) get(s *arrow.Schema) (*schemaMessage, error) {
 		}
 	}
 	if m == nil {
-		m = &schemaMessage{msg}
+		m = &schemaMessage{s, msg}
 	}
 	if len(c.seen) < maxSchemas {
 		c.seen[s] = m

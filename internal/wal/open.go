@@ -163,10 +163,14 @@ func (ln *lane) create(id segment.ID, schema *schemaMessage, table uuid.UUID) sp
 	}
 	s.inode = info.Inode
 	head := frame.Header{Partial: true, Table: s.table}.Encode()
-	if _, err := s.file.Writev([][]byte{head[:], schema.msg}); err != nil {
+	msg, err := schema.named(id)
+	if err == nil {
+		_, err = s.file.Writev([][]byte{head[:], msg})
+	}
+	if err != nil {
 		return spare{id: id, free: ln.unlink(s), err: fmt.Errorf("create %s: %w", s.path, err)}
 	}
-	s.at = mark{off: int64(len(head) + len(schema.msg)), crc: crc32.ChecksumIEEE(schema.msg)}
+	s.at = mark{off: int64(len(head) + len(msg)), crc: crc32.ChecksumIEEE(msg)}
 	ln.log.space.written.Add(s.at.off)
 	return spare{s: s, id: id}
 }
