@@ -159,7 +159,9 @@ type schemaMessage struct {
 }
 
 // named returns the message that starts the file of a segment.
-func (m *schemaMessage) named(id segment.ID) ([]byte, error) { return frame.EncodeSchema(id.Name(m.schema)) }
+func (m *schemaMessage) named(id segment.ID) ([]byte, error) {
+	return frame.EncodeSchema(id.Name(m.schema))
+}
 
 // schemaCache encodes each schema once. Callers use one *arrow.Schema per signal; what goes beyond maxSchemas
 // is encoded each time and compared by its bytes.
