@@ -39,14 +39,16 @@ func newRESTServer(tb testing.TB) *restServer {
 		"GET /v1/config": func(*http.Request) (int, any) {
 			return 200, map[string]any{"defaults": map[string]string{}, "overrides": map[string]string{}}
 		},
-		"GET /v1/namespaces":                      s.listSpaces,
-		"POST /v1/namespaces":                     s.makeSpace,
-		"GET /v1/namespaces/{ns}":                 s.space,
-		"HEAD /v1/namespaces/{ns}":                s.space,
-		"GET /v1/namespaces/{ns}/tables":          s.listTables,
-		"GET /v1/namespaces/{ns}/tables/{table}":  s.load,
-		"POST /v1/namespaces/{ns}/tables":         s.create,
-		"POST /v1/namespaces/{ns}/tables/{table}": s.commit,
+		"GET /v1/namespaces":                        s.listSpaces,
+		"POST /v1/namespaces":                       s.makeSpace,
+		"GET /v1/namespaces/{ns}":                   s.space,
+		"HEAD /v1/namespaces/{ns}":                  s.space,
+		"GET /v1/namespaces/{ns}/tables":            s.listTables,
+		"GET /v1/namespaces/{ns}/tables/{table}":    s.load,
+		"POST /v1/namespaces/{ns}/tables":           s.create,
+		"POST /v1/namespaces/{ns}/tables/{table}":   s.commit,
+		"DELETE /v1/namespaces/{ns}/tables/{table}": s.drop,
+		"DELETE /v1/namespaces/{ns}":                s.dropSpace,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, h) })
 	}
@@ -84,6 +86,9 @@ func send(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
+	if code == http.StatusNoContent {
+		return
+	}
 	_ = json.NewEncoder(w).Encode(body) // a client that is gone does not care
 }
 
@@ -192,4 +197,23 @@ func (s *restServer) commit(r *http.Request) (int, any) {
 	t = restTable{metadataName(meta.Location(), version+1), meta}
 	s.tables[id] = t
 	return 200, t.answer()
+}
+
+func (s *restServer) drop(r *http.Request) (int, any) {
+	id := r.PathValue("ns") + "." + r.PathValue("table")
+	if _, ok := s.tables[id]; !ok {
+		return 404, "no such table"
+	}
+	delete(s.tables, id)
+	return 204, nil
+}
+
+func (s *restServer) dropSpace(r *http.Request) (int, any) {
+	for id := range s.tables {
+		if strings.HasPrefix(id, r.PathValue("ns")+".") {
+			return 409, "namespace is not empty"
+		}
+	}
+	delete(s.spaces, r.PathValue("ns"))
+	return 204, nil
 }

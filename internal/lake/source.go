@@ -25,6 +25,9 @@ type iceCatalog interface {
 	CreateNamespace(ctx context.Context, ns table.Identifier, props iceberg.Properties) error
 	ListNamespaces(ctx context.Context, parent table.Identifier) ([]table.Identifier, error)
 	tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error)
+	DropNamespace(ctx context.Context, ns table.Identifier) error
+	// dropTable forgets a table. A REST catalog is asked to remove its files; those of other catalogs stay.
+	dropTable(ctx context.Context, id table.Identifier) error
 }
 
 // source is a catalog that the key catalog names.
@@ -109,6 +112,8 @@ func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]tabl
 	return listed(c.ListTables(ctx, ns))
 }
 
+func (c sqlCatalog) dropTable(ctx context.Context, id table.Identifier) error { return c.DropTable(ctx, id) }
+
 // listed are the names of a listing. An error ends it.
 func listed(names iter.Seq2[table.Identifier, error]) ([]table.Identifier, error) {
 	var ids []table.Identifier
@@ -186,4 +191,16 @@ func (g guard) tableNames(ctx context.Context, ns table.Identifier) ([]table.Ide
 	defer cancel()
 	out, err := g.cat.tableNames(ctx, ns)
 	return out, g.end(ctx, err)
+}
+
+func (g guard) DropNamespace(ctx context.Context, ns table.Identifier) error {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	return g.end(ctx, g.cat.DropNamespace(ctx, ns))
+}
+
+func (g guard) dropTable(ctx context.Context, id table.Identifier) error {
+	ctx, cancel := g.begin(ctx)
+	defer cancel()
+	return g.end(ctx, g.cat.dropTable(ctx, id))
 }
