@@ -16,6 +16,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 	exitDamage = 3
+	exitUnfit  = 4
 )
 
 // exitError carries the exit code of an error that is not a plain failure.

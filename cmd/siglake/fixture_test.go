@@ -62,11 +62,21 @@ func (s *site) run(args ...string) result {
 	s.tb.Helper()
 	var out, errs bytes.Buffer
 	code := run(s.tb.Context(), environment{
-		fs: s.fs, now: func() time.Time { return testNow }, terminal: s.terminal, stdin: s.stdin, stdout: &out, stderr: &errs,
+		fs: s.fs, kernel: testKernel(), now: func() time.Time { return testNow }, terminal: s.terminal, stdin: s.stdin, stdout: &out, stderr: &errs,
 		getenv:    func(name string) string { return map[string]string{"SIGLAKE_DATA": s.dir}[name] },
 		interrupt: context.WithCancel,
 	}, args)
 	return result{code, out.String(), errs.String()}
+}
+
+// testKernel is one on whose disks everything is as it should be.
+func testKernel() kernel {
+	return kernel{
+		volume: func(string) (vfs.Volume, error) {
+			return vfs.Volume{Type: "ext4", Source: "/dev/sda1", Mount: "/", Options: []string{"rw"}}, nil
+		},
+		synchronised: func() (bool, error) { return true, nil },
+	}
 }
 
 // ok runs a command that must succeed, and returns what it printed.

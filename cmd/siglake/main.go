@@ -18,7 +18,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
 	code := run(ctx, environment{
-		fs: vfs.OS(), now: time.Now, getenv: os.Getenv,
+		fs: vfs.OS(), kernel: thisKernel(), now: time.Now, getenv: os.Getenv,
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stderr.Fd())), console: openConsole(os.Stdin, os.Stdout, os.Stderr),
 		interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -32,6 +32,7 @@ func main() {
 // environment is all that a command takes from outside its flags.
 type environment struct {
 	fs             vfs.FS
+	kernel         kernel
 	now            func() time.Time
 	getenv         func(string) string
 	stdin          io.Reader

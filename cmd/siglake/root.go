@@ -48,7 +48,8 @@ Exit codes:
   0  done
   1  failed
   2  wrong usage, or a wrong place: a path that is no WAL root, a catalog that does not exist
-  3  damage found`
+  3  damage found
+  4  a check of doctor failed`
 
 const rootExample = `  siglake status
   siglake sql "SELECT timestamp, service_name, body FROM events ORDER BY timestamp DESC LIMIT 10"
@@ -88,11 +89,11 @@ func newRoot(a *app) *cobra.Command {
 	f.StringVar(&a.data, "data", a.dataDefault(), "directory that holds wal/, catalog.db and warehouse/ (environment: SIGLAKE_DATA)")
 	f.StringVar(&a.wal, "wal", "", "directory of the write-ahead log (default DATA/wal)")
 	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (environment: SIGLAKE_CATALOG; default sqlite:///DATA/catalog.db)")
-	f.StringVar(&a.warehouse, "warehouse", "", "where new tables go, for drain (environment: SIGLAKE_WAREHOUSE; default DATA/warehouse)")
+	f.StringVar(&a.warehouse, "warehouse", "", "where new tables go, for drain and doctor (environment: SIGLAKE_WAREHOUSE; default DATA/warehouse)")
 	for _, name := range []string{"data", "wal", "warehouse"} {
 		a.define(root.MarkPersistentFlagDirname(name))
 	}
-	root.AddCommand(newStatus(a), newWAL(a), newWALRecover(a), newTables(a), newDrain(a), newSQL(a))
+	root.AddCommand(newStatus(a), newWAL(a), newWALRecover(a), newTables(a), newDrain(a), newSQL(a), newDoctor(a))
 	return root
 }
 
@@ -195,20 +196,26 @@ func (a *app) noSecretInFlags() error {
 	return nil
 }
 
-// openLake opens the catalog. The caller closes it.
-func (a *app) openLake(ctx context.Context, readOnly bool) (*lake.Lake, error) {
+// lakeOptions say where catalog and warehouse are.
+func (a *app) lakeOptions(readOnly bool) (lake.Options, error) {
 	uri, err := a.catalogURI()
-	if err != nil {
-		return nil, err
-	}
-	l, err := lake.Open(ctx, lake.Options{
+	return lake.Options{
 		Catalog: uri, Warehouse: a.warehouseOf(uri), ReadOnly: readOnly, Now: a.now,
 		REST: lake.REST{
 			Token: a.getenv("SIGLAKE_REST_TOKEN"), Credential: a.getenv("SIGLAKE_REST_CREDENTIAL"),
 			OAuth2URI: a.getenv("SIGLAKE_REST_OAUTH2_SERVER_URI"), Scope: a.getenv("SIGLAKE_REST_SCOPE"),
 			Warehouse: a.getenv("SIGLAKE_REST_WAREHOUSE"), Prefix: a.getenv("SIGLAKE_REST_PREFIX"),
 		},
-	})
+	}, err
+}
+
+// openLake opens the catalog. The caller closes it.
+func (a *app) openLake(ctx context.Context, readOnly bool) (*lake.Lake, error) {
+	opt, err := a.lakeOptions(readOnly)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lake.Open(ctx, opt)
 	if errors.Is(err, lake.ErrNoCatalog) {
 		return nil, fmt.Errorf("%w (--data or --catalog)", err)
 	}

@@ -53,7 +53,7 @@ func TestRoot_help(t *testing.T) {
 		visit(cmd, []string{cmd.Name()})
 	}
 	help := s.ok("--help")
-	for _, want := range []string{"0  done", "1  failed", "2  wrong usage", "3  damage found", "SIGLAKE_DATA", "--warehouse"} {
+	for _, want := range []string{"0  done", "1  failed", "2  wrong usage", "3  damage found", "4  a check of doctor failed", "SIGLAKE_DATA", "--warehouse"} {
 		require.Contains(t, help, want)
 	}
 	require.Contains(t, s.ok("--version"), "siglake version "+releaseVersion)

@@ -14,9 +14,9 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// allowedSkew is how far the clock may be behind the table's last commit: iceberg-go refuses a snapshot that is a
+// AllowedSkew is how far the clock may be behind the table's last commit: iceberg-go refuses a snapshot that is a
 // minute older than its predecessor.
-const allowedSkew = 55 * time.Second
+const AllowedSkew = 55 * time.Second
 
 // state is a table as the catalog shows it.
 type state struct {
@@ -131,7 +131,7 @@ func metadataVersion(location string) (int, bool) {
 // system clock and not Options.Now: that is what iceberg-go stamps snapshots with.
 func checkClock(name string, meta table.Metadata) error {
 	last := time.UnixMilli(meta.LastUpdatedMillis())
-	if behind := time.Until(last); behind > allowedSkew {
+	if behind := time.Until(last); behind > AllowedSkew {
 		return fmt.Errorf("%w %s: its last commit was at %s, in %s by the clock of this machine; set the clock",
 			ErrClock, name, last.UTC().Format(time.RFC3339), behind.Round(time.Second))
 	}

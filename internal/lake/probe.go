@@ -30,7 +30,7 @@ const (
 	probeAbandoned = time.Hour
 )
 
-// ErrNoCompare: the catalog took two commits that were made from the same state of a table.
+// ErrNoCompare says that the catalog took two commits that were made from the same state of a table.
 var ErrNoCompare = errors.New("lake: two commits from one state of a table were both accepted")
 
 // Probed is what Probe found. Nil means: as it should be.

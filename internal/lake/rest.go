@@ -100,7 +100,9 @@ func (c restCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]tab
 	return listed(c.ListTables(ctx, ns))
 }
 
-func (c restCatalog) dropTable(ctx context.Context, id table.Identifier) error { return c.PurgeTable(ctx, id) }
+func (c restCatalog) dropTable(ctx context.Context, id table.Identifier) error {
+	return c.PurgeTable(ctx, id)
+}
 
 // make asks the server for a table, in one request: it makes one if there is none of the name, and whoever comes second
 // is told so. Not every server takes a first commit for that, as SQL catalogs do. The server may give the columns field

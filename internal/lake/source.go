@@ -89,6 +89,18 @@ func (o Options) Validate() error {
 	return errors.Join(err, werr)
 }
 
+// LocalPlaces are the file of the catalog and the directory of the warehouse; "" for what is not on a disk of this
+// machine, or not valid.
+func (o Options) LocalPlaces() (catalog, warehouse string) {
+	if kindOf(o.Catalog) == kindSQLite {
+		catalog, _ = catalogPath(o.Catalog)
+	}
+	if at, err := warehouseURL(o, ""); err == nil && at != "" && !isObject(at) {
+		warehouse, _ = localPath(at)
+	}
+	return catalog, warehouse
+}
+
 // sourceOf reads the key catalog, which Validate has seen. It talks to nobody.
 func sourceOf(opt Options) (source, error) {
 	switch kindOf(opt.Catalog) {
@@ -112,7 +124,9 @@ func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]tabl
 	return listed(c.ListTables(ctx, ns))
 }
 
-func (c sqlCatalog) dropTable(ctx context.Context, id table.Identifier) error { return c.DropTable(ctx, id) }
+func (c sqlCatalog) dropTable(ctx context.Context, id table.Identifier) error {
+	return c.DropTable(ctx, id)
+}
 
 // listed are the names of a listing. An error ends it.
 func listed(names iter.Seq2[table.Identifier, error]) ([]table.Identifier, error) {

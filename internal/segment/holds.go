@@ -80,7 +80,7 @@ func (l Lane) writeHolds(kind string) error {
 		return err
 	}
 	err = fsys.Link(draft, name)
-	if linksRefused(err) {
+	if vfs.NoLinks(err) {
 		err = fsys.Rename(draft, name)
 	}
 	if rerr := fsys.Remove(draft); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {

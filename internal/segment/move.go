@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
@@ -137,15 +136,10 @@ func link(fsys vfs.FS, r *rename) (bool, error) {
 		return sameFile(fsys, r)
 	case errors.Is(err, fs.ErrNotExist):
 		return false, lostRace(fsys, r.src, err)
-	case linksRefused(err):
+	case vfs.NoLinks(err):
 		return renameInstead(fsys, r)
 	}
 	return false, err
-}
-
-// linksRefused tells a volume without links from one in trouble.
-func linksRefused(err error) bool {
-	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EMLINK)
 }
 
 // lostRace returns nil if the source is gone, else the error: then it is the destination's directory that is missing.

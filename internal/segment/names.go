@@ -22,6 +22,8 @@ const (
 	// LockName and DrainLockName are locked by the writer and by the drain of a root while they run.
 	LockName      = "LOCK"
 	DrainLockName = "drain.lock"
+	// DoctorName is the directory in which siglake doctor tries the volume while it runs.
+	DoctorName    = "siglake-wal.doctor"
 	drainWakeName = "drain.wake"
 	leasesName    = "leases"
 	consumersName = "consumers"
@@ -46,7 +48,7 @@ func reserved(name string) bool {
 // rootFile tells whether a name in a root is ours and no tenant.
 func rootFile(name string) bool {
 	switch name {
-	case markerName, markerName + ".tmp", reserveName, LockName, DrainLockName, drainWakeName, leasesName, consumersName:
+	case markerName, markerName + ".tmp", reserveName, DoctorName, LockName, DrainLockName, drainWakeName, leasesName, consumersName:
 		return true
 	}
 	return strings.HasPrefix(name, markerName+damagedSuffix)

@@ -298,3 +298,16 @@ func TestCreate_makes_a_removed_marker_anew(t *testing.T) {
 	require.False(t, once.Remade())
 	require.Equal(t, again.UUID(), once.UUID())
 }
+
+// What siglake doctor makes in a root is no stranger, and keeps nobody from making a root beside it.
+func TestRoot_doctor_is_no_stranger(t *testing.T) {
+	t.Parallel()
+	disk := simfs.New(nil)
+	require.NoError(t, disk.MkdirAll("/w/"+segment.DoctorName))
+	r, err := segment.Create(disk, "/w")
+	require.NoError(t, err)
+	_, strangers, err := r.Lanes()
+	require.NoError(t, err)
+	require.Empty(t, strangers)
+	require.ErrorIs(t, segment.CheckTenant(segment.DoctorName), segment.ErrBadName)
+}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 )
 
 // tempSuffix marks a file that WriteFile has not published. Whoever owns the directory removes what a crash
@@ -52,7 +51,7 @@ func WriteNew(fsys FS, name string, data []byte) error {
 // look and a rename must do; then two at once are not safe. Nothing is synced, and temp may be gone or not.
 func LinkNew(fsys FS, temp, name string) error {
 	err := fsys.Link(temp, name)
-	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EOPNOTSUPP) {
+	if !NoLinks(err) {
 		return err
 	}
 	switch _, serr := fsys.Stat(name); {

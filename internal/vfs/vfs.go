@@ -114,3 +114,9 @@ func (e *LockedError) Error() string {
 func NoLocks(err error) bool {
 	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP)
 }
+
+// NoLinks tells whether err, of Link, says that the volume has no hard links, or none for that file, and not that it is in
+// trouble.
+func NoLinks(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EMLINK)
+}

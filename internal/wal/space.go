@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,17 +127,18 @@ func (s *space) look() usage {
 }
 
 func (s *space) limitLocked() int64 {
-	if s.maxBytes > 0 {
-		return s.maxBytes
-	}
-	return s.volume.Total / 100 * defaultShare
+	limit, _ := DefaultLimits(s.volume)
+	return cmp.Or(s.maxBytes, limit)
 }
 
 func (s *space) floorLocked() int64 {
-	if s.minFree > 0 {
-		return s.minFree
-	}
-	return max(s.volume.Total/100*freeShare, minFreeFloor)
+	_, floor := DefaultLimits(s.volume)
+	return cmp.Or(s.minFree, floor)
+}
+
+// DefaultLimits are MaxBytes and MinFree, in bytes, where Options leave them to the volume.
+func DefaultLimits(volume vfs.Space) (maxBytes, minFree int64) {
+	return volume.Total / 100 * defaultShare, max(volume.Total/100*freeShare, minFreeFloor)
 }
 
 // measure walks the root and asks the volume. A file with several names counts once.
