@@ -146,6 +146,10 @@ func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt ob
 	default:
 		hint = plural(missing.Objects, "object is", "objects are") +
 			" there and none is siglake-mirror.json; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
+		if missing.Segments > 0 {
+			hint += fmt.Sprintf(". If that is what you gave, the marker of %s was deleted: put an object siglake-mirror.json with the content %s there",
+				plural(missing.Segments, "segment", "segments"), mirror.EmptyMarker)
+		}
 	}
 	return usageError("--from: %s is not the root of a mirror: %s", from, hint)
 }

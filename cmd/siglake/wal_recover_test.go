@@ -102,6 +102,23 @@ func TestWALRecover_refusals(t *testing.T) {
 	require.NoError(t, lock.Close())
 }
 
+// A mirror whose marker was deleted: the text says what to put there, and that helps.
+func TestWALRecover_the_marker_is_gone(t *testing.T) {
+	t.Parallel()
+	url, dir := bucketOf(t, map[string][]byte{"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3)})
+	marker := filepath.Join(dir, "siglake-mirror.json")
+	require.NoError(t, os.Remove(marker))
+	s := newPlace(t)
+	r := s.run("wal-recover", "--from", url, "--to", s.walDir())
+	require.Equal(t, exitUsage, r.code)
+	_, content, ok := strings.Cut(r.stderr, "the marker of 1 segment was deleted: put an object siglake-mirror.json with the content ")
+	require.True(t, ok, r.stderr)
+	content, _, ok = strings.Cut(content, " there")
+	require.True(t, ok, r.stderr)
+	require.NoError(t, os.WriteFile(marker, []byte(content), 0o600))
+	require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.walDir()), "1 segment, 3 rows")
+}
+
 // T-10: the copy of an open segment is recovered and its rows committed; then the whole segment is in the mirror. Recovered
 // again it adds the rows behind the beginning, and no row is there twice, whatever of the log was lost in between.
 func TestWALRecover_T10_the_whole_after_its_beginning(t *testing.T) {

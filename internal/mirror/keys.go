@@ -16,6 +16,9 @@ const (
 	markerFormat = 1
 )
 
+// EmptyMarker is a siglake-mirror.json that names no root, for whoever has to put one back by hand.
+const EmptyMarker = `{"format":1,"roots":[]}`
+
 // marker is the content of siglake-mirror.json.
 type marker struct {
 	Format int         `json:"format"`

@@ -52,8 +52,9 @@ var ErrNoMirror = errors.New("mirror: no mirror here (no " + markerKey + ")")
 
 // NoMirrorError carries the keys at which the marker was found instead.
 type NoMirrorError struct {
-	Below   []string // directories below the URL that are the root of a mirror
-	Objects int      // found below the URL
+	Below    []string // directories below the URL that are the root of a mirror
+	Objects  int      // found below the URL
+	Segments int      // of them, by their names: a mirror whose marker is gone, or a place within one
 }
 
 func (e *NoMirrorError) Error() string { return ErrNoMirror.Error() }
@@ -132,6 +133,7 @@ func (r *restore) list(ctx context.Context) ([]find, error) {
 		return nil, err
 	}
 	if !marked {
+		missing.Segments = len(found)
 		return nil, missing
 	}
 	if _, err := readMarker(ctx, r.opt.Store); err != nil {
