@@ -54,12 +54,16 @@ func read(ctx context.Context, s objstore.Store, info objstore.Info) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(in, info.Size+1))
+	body := make([]byte, info.Size+1) // one more than should come
+	n, err := io.ReadFull(in, body)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
 	if err = errors.Join(err, in.Close()); err != nil {
 		return nil, fmt.Errorf("get %s: %w", info.Key, err)
 	}
-	if int64(len(body)) != info.Size {
-		return nil, fmt.Errorf("get %s: %d bytes came, the listing says %d", info.Key, len(body), info.Size)
+	if int64(n) != info.Size {
+		return nil, fmt.Errorf("get %s: %d bytes came, the listing says %d", info.Key, n, info.Size)
 	}
-	return body, nil
+	return body[:n], nil
 }

@@ -37,6 +37,7 @@ type settings struct {
 	shapes   []shape
 	only     string
 	output   string
+	mirror   bool
 }
 
 type shape struct{ connections, batch int }
@@ -49,8 +50,9 @@ func parse() (s settings, err error) {
 	flag.IntVar(&s.runs, "runs", 5, "runs of everything; the table has medians")
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "measured time of a load")
 	flag.DurationVar(&s.warmup, "warmup", time.Second, "time before it that is left out")
-	flag.StringVar(&s.only, "only", "", "only the servers whose name holds this")
+	flag.StringVar(&s.only, "only", "", "only the servers, or with -mirror the parts, whose name holds this")
 	flag.StringVar(&s.output, "output", "", "file for every single measurement as JSON")
+	flag.BoolVar(&s.mirror, "mirror", false, "what the mirror costs, and what it bears: against a store that discards and against an S3 server")
 	flag.Parse()
 	for _, text := range strings.Split(*shapes, ",") {
 		var one shape
@@ -82,6 +84,9 @@ func run(ctx context.Context) (err error) {
 	bin, err := testenv.Collector()
 	if err != nil {
 		return err
+	}
+	if s.mirror {
+		return runMirror(ctx, bin, s)
 	}
 	dir, err := os.MkdirTemp("", "siglake-bench-config-")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/siglakecol/siglakecol/testbed/internal/collector"
@@ -26,6 +27,7 @@ type Server struct {
 
 // Numbers are the figures of one measurement.
 type Numbers struct {
+	Acked         float64 `json:"acked_records"` // the warm-up included
 	Rate          float64 `json:"acked_records_per_second"`
 	P50           float64 `json:"ack_p50_ms"`
 	P99           float64 `json:"ack_p99_ms"`
@@ -53,6 +55,8 @@ type Options struct {
 	Duration     time.Duration
 	DrainConfig  string // configuration to drain with after a load without a drain; empty: do not
 	DrainOverlay []string
+	// Watch, if set, runs beside the load, and is to end with its ctx.
+	Watch func(context.Context, *collector.Process)
 }
 
 // Once measures one server with fresh data. The data is removed afterwards.
@@ -116,6 +120,13 @@ func underLoad(ctx context.Context, p *collector.Process, s Server, opt Options,
 		return 0, err
 	}
 	book := &load.Book{}
+	watching, unwatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	if opt.Watch != nil {
+		watch.Go(func() { opt.Watch(watching, p) })
+	}
+	defer watch.Wait()
+	defer unwatch()
 	begin := time.Now()
 	res, err := load.Run(ctx, load.Plan{
 		Endpoint:    load.Endpoint{Protocol: "grpc", Address: p.GRPC, Mode: s.Mode},
@@ -135,6 +146,7 @@ func underLoad(ctx context.Context, p *collector.Process, s Server, opt Options,
 		return 0, err
 	}
 	acked = float64(book.Acked())
+	n.Acked = acked
 	n.Rate, n.P50, n.P99, n.P999, n.Gap = res.Rate, res.Latency.P50, res.Latency.P99, res.Latency.P999, res.LongestGap
 	n.Fsyncs = (syncsAfter - syncs) / took
 	n.CPUPerMillion = (after.CPU - before.CPU).Seconds() / acked * 1e6

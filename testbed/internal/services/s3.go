@@ -87,6 +87,9 @@ func (s *S3) Env() []string {
 	}
 }
 
+// PID is the process id of the running server.
+func (s *S3) PID() int { return s.proc.cmd.Process.Pid }
+
 // Stop ends the server after the requests in hand.
 func (s *S3) Stop() error { return s.halt(syscall.SIGTERM) }
 
