@@ -35,6 +35,8 @@ type Config struct {
 	PollInterval time.Duration `mapstructure:"poll_interval"`
 	// Retention says how long drained segments stay.
 	Retention RetentionConfig `mapstructure:"retention"`
+	// Snapshots says how many snapshots of a table stay.
+	Snapshots SnapshotsConfig `mapstructure:"snapshots"`
 	// MaxBytesInFlight bounds the bytes of segments being drained at a time, and with it memory.
 	MaxBytesInFlight int64 `mapstructure:"max_bytes_in_flight"`
 	// Promote lists attributes that get columns of their own.
@@ -57,6 +59,17 @@ type GateConfig struct {
 type RetentionConfig struct {
 	// WAL is for segments in committed/, counted from their commit.
 	WAL time.Duration `mapstructure:"wal"`
+
+	// prevent unkeyed literals
+	_ struct{}
+}
+
+// SnapshotsConfig says how the history of the tables is kept short.
+type SnapshotsConfig struct {
+	// RetainLast snapshots of each table stay. 0: all.
+	RetainLast int `mapstructure:"retain_last"`
+	// Interval is the time from one look at the tables to the next.
+	Interval time.Duration `mapstructure:"interval"`
 
 	// prevent unkeyed literals
 	_ struct{}
@@ -89,6 +102,7 @@ func createDefaultConfig() component.Config {
 		Gate:             GateConfig{Bytes: 32 << 20, Age: 10 * time.Second},
 		PollInterval:     time.Second,
 		Retention:        RetentionConfig{WAL: time.Minute},
+		Snapshots:        SnapshotsConfig{RetainLast: 100, Interval: time.Minute},
 		MaxBytesInFlight: 64 << 20,
 	}
 }
@@ -132,6 +146,18 @@ func (c *RetentionConfig) Validate() error {
 		return fmt.Errorf("wal: %s is not a duration; give one above 0, for example 60s", c.WAL)
 	}
 	return nil
+}
+
+// Validate is called for the section by itself.
+func (c *SnapshotsConfig) Validate() error {
+	var errs []error
+	if c.RetainLast < 0 {
+		errs = append(errs, fmt.Errorf("retain_last: %d is not a number of snapshots; give 1 or more, for example 100, or 0 to keep all", c.RetainLast))
+	}
+	if c.Interval < time.Second {
+		errs = append(errs, fmt.Errorf("interval: %s is too short; give at least 1s, for example 60s", c.Interval))
+	}
+	return errors.Join(errs...)
 }
 
 // apart refuses a catalog or a warehouse inside the write-ahead log: the exporter would take their files for

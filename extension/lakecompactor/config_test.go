@@ -37,7 +37,7 @@ func TestConfig(t *testing.T) {
 				SessionToken: "token", PathStyle: new(bool), Checksum: "when_supported",
 			},
 			Gate: GateConfig{Bytes: 32 << 20, Age: 10 * time.Second}, PollInterval: time.Second,
-			Retention: RetentionConfig{WAL: time.Minute}, MaxBytesInFlight: 64 << 20,
+			Retention: RetentionConfig{WAL: time.Minute}, Snapshots: SnapshotsConfig{RetainLast: 100, Interval: time.Minute}, MaxBytesInFlight: 64 << 20,
 		},
 		"lakecompactor/rest": {
 			WALDirectory: "/var/lib/siglake/wal",
@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 				Warehouse: "lake", Prefix: "p", TLS: configtls.ClientConfig{Config: configtls.Config{CAFile: "/etc/ca.pem"}},
 			},
 			Gate: GateConfig{Bytes: 32 << 20, Age: 10 * time.Second}, PollInterval: time.Second,
-			Retention: RetentionConfig{WAL: time.Minute}, MaxBytesInFlight: 64 << 20,
+			Retention: RetentionConfig{WAL: time.Minute}, Snapshots: SnapshotsConfig{RetainLast: 100, Interval: time.Minute}, MaxBytesInFlight: 64 << 20,
 		},
 		"lakecompactor/all": {
 			S3:               stores.Default(),
@@ -58,6 +58,7 @@ func TestConfig(t *testing.T) {
 			Gate:             GateConfig{Bytes: 1 << 20, Age: 2 * time.Second},
 			PollInterval:     500 * time.Millisecond,
 			Retention:        RetentionConfig{WAL: 10 * time.Minute},
+			Snapshots:        SnapshotsConfig{RetainLast: 30, Interval: 5 * time.Minute},
 			MaxBytesInFlight: 32 << 20,
 			Promote: []PromoteConfig{
 				{Attribute: "http.response.status_code", Type: "int", Signals: []string{"traces"}},
@@ -108,6 +109,8 @@ func TestValidate(t *testing.T) {
 		{"gate_bytes", func(c *Config) { c.Gate.Bytes = 0 }, `gate: bytes: 0 is not a size`},
 		{"gate_age", func(c *Config) { c.Gate.Age = -time.Second }, `gate: age: -1s is not a duration`},
 		{"poll", func(c *Config) { c.PollInterval = time.Nanosecond }, `poll_interval: 1ns is too short`},
+		{"snapshots", func(c *Config) { c.Snapshots.RetainLast = -1 }, `snapshots: retain_last: -1 is not a number of snapshots`},
+		{"snapshots_interval", func(c *Config) { c.Snapshots.Interval = 0 }, `snapshots: interval: 0s is too short`},
 		{"retention", func(c *Config) { c.Retention.WAL = 0 }, `retention: wal: 0s is not a duration`},
 		{
 			"promote_to_a_column_of_ours", func(c *Config) { c.Promote = []PromoteConfig{{Attribute: "x"}, {Attribute: "body"}} },

@@ -21,7 +21,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// compactor runs one drain in one goroutine.
+// compactor runs one drain, and what keeps its tables small, until Shutdown.
 type compactor struct {
 	cfg  Config
 	set  extension.Settings
@@ -71,7 +71,7 @@ func (c *compactor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return drain.Run(ctx, drain.Options{
+	opt := drain.Options{
 		FS:  vfs.OS(),
 		WAL: c.cfg.WALDirectory,
 		OpenLake: func(ctx context.Context) (*lake.Lake, error) {
@@ -91,7 +91,13 @@ func (c *compactor) run(ctx context.Context) error {
 		Meter:            meter,
 		Holder:           holder(c.set.ID, time.Now()),
 		Status:           c.report,
-	})
+	}
+	if keep := c.cfg.Snapshots; keep.RetainLast > 0 {
+		opt.Beside = func(ctx context.Context, l *lake.Lake) {
+			l.Maintain(ctx, lake.Upkeep{RetainLast: keep.RetainLast, Interval: keep.Interval})
+		}
+	}
+	return drain.Run(ctx, opt)
 }
 
 // report passes on what keeps the drain from its work; the drain has logged it.

@@ -37,7 +37,7 @@ type drain struct {
 	mu      sync.Mutex
 	lakeErr error // why the lake is not open
 
-	passes sync.WaitGroup   // and the opening of the lake
+	passes sync.WaitGroup   // and the opening of the lake, and what runs beside
 	lanes  map[string]*lane // by key; the loop's own
 	told   map[string]bool  // strangers named once; the loop's own
 	woken  time.Time        // of drain.wake as last seen; the loop's own
@@ -82,6 +82,9 @@ func run(ctx context.Context, opt Options, tables Catalog) error {
 	}
 	d.status.set("", nil)
 	d.log.Info("drain started", zap.String("dir", opt.WAL))
+	if opt.Beside != nil {
+		d.passes.Go(func() { d.beside(ctx) })
+	}
 	d.loop(ctx)
 	d.log.Info("drain stopped", zap.String("dir", opt.WAL))
 	if err := lock.Close(); err != nil {

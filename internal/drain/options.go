@@ -56,6 +56,9 @@ type Options struct {
 	OpenLake func(context.Context) (*lake.Lake, error)
 	// Catalog stands in for both in tests that simulate a catalog.
 	Catalog Catalog
+	// Beside runs once, in its own goroutine, from the time that the drain holds drain.lock and the lake is open until
+	// ctx ends: work on the tables that one process at a time is to do. Run awaits it.
+	Beside func(ctx context.Context, l *lake.Lake)
 
 	GateBytes        int64         // a lane is committed when its sealed segments reach this many bytes (32 MiB)
 	GateAge          time.Duration // … or its oldest one this age (10 s)

@@ -32,6 +32,8 @@ type limits struct {
 	// backoff is the first wait between attempts; it doubles up to backoffMax, and a random part of it is waited.
 	backoff    time.Duration
 	backoffMax time.Duration
+	// turnWait is how long maintenance waits for the turn to commit to a table.
+	turnWait time.Duration
 }
 
 func (l limits) orDefault() limits {
@@ -49,5 +51,6 @@ func (l limits) orDefault() limits {
 		storePatience: cmp.Or(l.storePatience, 3*time.Minute),
 		backoff:       cmp.Or(l.backoff, 50*time.Millisecond),
 		backoffMax:    cmp.Or(l.backoffMax, 5*time.Second),
+		turnWait:      cmp.Or(l.turnWait, 30*time.Second),
 	}
 }

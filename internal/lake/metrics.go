@@ -29,6 +29,9 @@ type metrics struct {
 	lookups    metric.Int64Counter
 	doubled    metric.Int64Counter
 	misfits    metric.Int64Counter
+
+	expiries, snapshotsExpired, manifestsRemoved metric.Int64Counter
+	mostSnapshots, upkeepFailing                 metric.Int64Gauge
 }
 
 func meterOf(opt Options) metric.Meter {
@@ -57,6 +60,19 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 	counter(&out.doubled, "siglake_lake_doubled_segments_total", "{segment}", "Segments found with more rows in a table than positions: a broken promise.")
 	counter(&out.misfits, "siglake_lake_promotion_misfits_total", "{value}",
 		"Values of promoted attributes that are NULL in their column because they do not fit it; the map of attributes has them.")
+	counter(&out.expiries, "siglake_lake_expiries_total", "{commit}",
+		"Commits that expired snapshots of a table, by outcome. After one that failed the next round of maintenance looks again.")
+	counter(&out.snapshotsExpired, "siglake_lake_snapshots_expired_total", "{snapshot}", "Snapshots removed from the metadata of a table.")
+	counter(&out.manifestsRemoved, "siglake_lake_manifests_removed_total", "{file}",
+		"Manifests and manifest lists removed that only expired snapshots named.")
+	gauge := func(dst *metric.Int64Gauge, name, unit, text string) {
+		if err == nil {
+			*dst, err = m.Int64Gauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		}
+	}
+	gauge(&out.mostSnapshots, "siglake_lake_snapshots_most", "{snapshot}",
+		"Snapshots of the table that has most of them, as of the last round of maintenance; 0 before the first.")
+	gauge(&out.upkeepFailing, "siglake_lake_maintenance_failing", "{table}", "Tables whose maintenance went wrong in its last round.")
 	if err == nil {
 		out.took, err = m.Float64Histogram("siglake_lake_commit_duration_seconds", metric.WithUnit("s"),
 			metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
@@ -69,9 +85,14 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 	for _, o := range []string{outcomeDone, outcomeRetried, outcomeFailed, outcomeUnknown} {
 		out.commits.Add(ctx, 0, outcome(o))
 	}
-	for _, c := range []metric.Int64Counter{out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled} {
+	out.expiries.Add(ctx, 0, outcome(outcomeDone))
+	out.expiries.Add(ctx, 0, outcome(outcomeFailed))
+	for _, c := range []metric.Int64Counter{
+		out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled, out.snapshotsExpired, out.manifestsRemoved,
+	} {
 		c.Add(ctx, 0)
 	}
+	out.maintained(ctx, 0, 0)
 	for s := otelarrow.Logs; promote != nil && s <= otelarrow.Metrics; s++ {
 		for _, c := range promote.Columns(s) {
 			out.addMisfits(ctx, []misfits{{column: c.Name}})
@@ -100,4 +121,20 @@ func (m *metrics) committed(ctx context.Context, rows, files, bytes int64, took 
 	m.files.Add(ctx, files)
 	m.bytes.Add(ctx, bytes)
 	m.took.Record(ctx, took.Seconds())
+}
+
+// expired notes a commit that was sent to expire n snapshots.
+func (m *metrics) expired(ctx context.Context, n int, err error) {
+	if err != nil {
+		m.expiries.Add(ctx, 1, outcome(outcomeFailed))
+		return
+	}
+	m.expiries.Add(ctx, 1, outcome(outcomeDone))
+	m.snapshotsExpired.Add(ctx, int64(n))
+}
+
+// maintained notes a round of maintenance.
+func (m *metrics) maintained(ctx context.Context, most, failing int) {
+	m.mostSnapshots.Record(ctx, int64(most))
+	m.upkeepFailing.Record(ctx, int64(failing))
 }
