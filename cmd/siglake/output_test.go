@@ -63,9 +63,9 @@ func TestResult(t *testing.T) {
 `, "\n"), render(t, "table", 0))
 	require.Equal(t, strings.TrimPrefix(`
 n,body,attributes
-1,plain,"{k=v, n=7}"
+1,plain,"{""k"":""v"",""n"":""7""}"
 18446744073709551615,"two
-lines, ""quoted""","[NULL, 1.5, NaN, 1.10, true]"
+lines, ""quoted""","[null,1.5,""NaN"",1.10,true]"
 ,,{}
 `, "\n"), render(t, "csv", 0))
 	require.Equal(t, strings.TrimPrefix(`

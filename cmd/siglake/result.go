@@ -173,7 +173,8 @@ func (p *plainResult) row(values []any) error {
 
 func (p *plainResult) end() error { return nil }
 
-// csvResult writes a header and one record a row. NULL is an empty field.
+// csvResult writes a header and one record a row. NULL is an empty field; maps, structs and lists are JSON, as text for people
+// could be read in two ways.
 type csvResult struct {
 	raw   io.Writer
 	w     *csv.Writer
@@ -191,8 +192,16 @@ func (c *csvResult) begin(cols []column) error {
 
 func (c *csvResult) row(values []any) error {
 	for i, v := range values {
-		c.cells[i] = ""
-		if v != nil {
+		switch v.(type) {
+		case nil:
+			c.cells[i] = ""
+		case list, record:
+			var b bytes.Buffer
+			if err := appendJSON(&b, v); err != nil {
+				return err
+			}
+			c.cells[i] = b.String()
+		default:
 			c.cells[i] = text(v)
 		}
 	}

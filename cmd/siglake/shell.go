@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,10 @@ func (a *app) shell(ctx context.Context, w io.Writer, opt sqlOptions, mayType bo
 	sh := shell{a: a, r: runner{view: v, opt: opt, format: a.output, out: w}}
 	if a.console == nil || !mayType {
 		sh.in = newPipedLines(a.stdin)
-		return sh.loop(ctx)
+		if err := sh.loop(ctx); err != nil {
+			return err
+		}
+		return v.verdict()
 	}
 	sh.in, sh.typed = a.console, true
 	sh.setTiming(true)
@@ -108,11 +112,15 @@ func (sh *shell) loop(ctx context.Context) error {
 
 // line runs what one line completes.
 func (sh *shell) line(ctx context.Context, line string) error {
-	if _, ok := sh.split.rest(); !ok && strings.HasPrefix(strings.TrimSpace(line), `\`) {
-		sh.split.reset()
-		return sh.interruptible(ctx, func(ctx context.Context) error {
-			return sh.command(ctx, strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), ";")))
-		})
+	if _, ok := sh.split.rest(); !ok {
+		words := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), ";"))
+		if len(words) == 1 {
+			words[0] = cmp.Or(otherShells[strings.ToLower(words[0])], words[0])
+		}
+		if len(words) > 0 && strings.HasPrefix(words[0], `\`) {
+			sh.split.reset()
+			return sh.interruptible(ctx, func(ctx context.Context) error { return sh.command(ctx, words) })
+		}
 	}
 	for _, statement := range sh.split.add(line) {
 		if err := sh.statement(ctx, statement); err != nil {
@@ -126,6 +134,9 @@ func (sh *shell) line(ctx context.Context, line string) error {
 	}
 	return nil
 }
+
+// otherShells are words that people know from other shells. Alone on a line they are no SQL.
+var otherShells = map[string]string{"quit": `\q`, "exit": `\q`, "help": `\?`}
 
 func (sh *shell) statement(ctx context.Context, statement string) error {
 	return sh.interruptible(ctx, func(ctx context.Context) error { return sh.r.run(ctx, statement) })

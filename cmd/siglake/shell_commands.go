@@ -24,8 +24,8 @@ func commands() []command {
 		{`\format`, "[FORMAT]", "print results as table, json or csv", (*shell).setFormat},
 		{`\timing`, "", "say what each statement took and read, or stop that", (*shell).toggleTiming},
 		{`\refresh`, "", "see the tables as they are now; until then each stays as it was when first named", (*shell).refresh},
-		{`\?`, "", "this list", (*shell).help},
-		{`\q`, "", "leave (also Ctrl-D)", func(*shell, context.Context, []string) error { return errQuit }},
+		{`\?`, "", "this list (also help)", (*shell).help},
+		{`\q`, "", "leave (also Ctrl-D, quit, exit)", func(*shell, context.Context, []string) error { return errQuit }},
 	}
 }
 

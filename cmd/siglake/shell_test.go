@@ -59,6 +59,16 @@ func TestShell_from_a_pipe(t *testing.T) {
 		require.Zero(t, r.code, r.stderr)
 		s.golden("shell_commands.txt", r.stdout)
 	})
+	t.Run("words_of_other_shells", func(t *testing.T) {
+		t.Parallel()
+		for _, word := range []string{"quit", "exit;", " EXIT "} {
+			r := piped(t, s, "SELECT 1 AS a;\n"+word+"\nSELECT 2 AS b;\n", "-o", "csv")
+			require.Equal(t, result{stdout: "a\n1\n"}, r, word)
+		}
+		require.Equal(t, piped(t, s, "\\?\n"), piped(t, s, "help\n"))
+		require.Equal(t, "help\n1\n", piped(t, s, "SELECT 1 AS\nhelp\n;\n", "-o", "csv").stdout, "in a statement they are SQL")
+		require.Equal(t, exitFailed, piped(t, s, "help me;\n").code)
+	})
 	t.Run("unknown_table", func(t *testing.T) {
 		t.Parallel()
 		r := piped(t, s, "\\d nothing\n")

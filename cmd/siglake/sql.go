@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,8 +30,13 @@ func (o sqlOptions) span(now time.Time) (s span, err error) {
 	if s.since, err = spanTime("--since", o.since, now); err != nil {
 		return s, err
 	}
-	s.until, err = spanTime("--until", o.until, now)
-	return s, err
+	if s.until, err = spanTime("--until", o.until, now); err != nil {
+		return s, err
+	}
+	if !s.since.IsZero() && !s.until.IsZero() && !s.since.Before(s.until) {
+		return s, usageError("--since %s is not before --until %s: no row lies between them", o.since, o.until)
+	}
+	return s, nil
 }
 
 // maxStatement bounds a statement read from stdin, in bytes.
@@ -48,7 +54,7 @@ docs/tables.md has each column and queries to start from. A table is read as of 
 named, in the shell until \refresh; times are in UTC.
 
 --with-wal shows the rows in the write-ahead log beside those of the tables, each once. What is set aside there (poison/,
-stale/) is not shown, and told on stderr. Nothing is locked for it: rows of a segment that a failing drain moves back and
+stale/) is not shown, and told on stderr; where a damaged segment is not set aside yet, the rest is shown and the exit code is 3. Nothing is locked for it: rows of a segment that a failing drain moves back and
 forth in step with the listings could be missed; ask again. --since and --until narrow every table to a time and leave
 out the files and segments that lie outside of it by what manifests and headers say.
 
@@ -59,7 +65,7 @@ The session reads only: no other statement than SELECT (also DESCRIBE, SHOW, SUM
 2), no file but those of the tables, no result spilled to disk, no extension loaded. A table with row-level deletes is
 refused by name.
 
-Formats: table (values cut at --max-width), json (an array, one row a line), csv; --format is another name of --output.`
+Formats: table (values cut at --max-width), json (an array, one row a line), csv (maps, structs and lists as JSON); --format is another name of --output.`
 
 func newSQL(a *app) *cobra.Command {
 	var opt sqlOptions
@@ -107,7 +113,10 @@ func (a *app) sql(ctx context.Context, w io.Writer, opt sqlOptions, query string
 	if a.terminal {
 		r.stats = a.stderr
 	}
-	return r.run(ctx, query)
+	if err := r.run(ctx, query); err != nil {
+		return err
+	}
+	return v.verdict()
 }
 
 // runner runs statements over a view and prints their results.
@@ -161,11 +170,14 @@ func (r *runner) explain(ctx context.Context, err error) error {
 	case strings.HasPrefix(text, "Out of Memory Error"):
 		return fmt.Errorf("%w\nOf these solutions siglake has one: give the query more than --max-memory %s; "+
 			"or let it read less, by fewer columns or a narrower WHERE", err, r.opt.maxMemory)
-	case strings.Contains(text, "Table with name"):
-		return r.view.hint(ctx, err)
+	case unknownTable.MatchString(text):
+		return r.view.hint(ctx, err, unknownTable.FindStringSubmatch(text)[1])
 	}
 	return err
 }
+
+// unknownTable finds the name in DuckDB's error about a table that is not there.
+var unknownTable = regexp.MustCompile(`Table with name "?([^"\n]*?)"? does not exist`)
 
 // usage is what a query took, as DuckDB counts it.
 type usage struct {

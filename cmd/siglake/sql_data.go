@@ -90,6 +90,14 @@ func (v *view) close() error {
 	return err
 }
 
+// verdict is an error when what was shown lacked rows of the log. It does not end a shell: it is the last word.
+func (v *view) verdict() error {
+	if v.wal == nil {
+		return nil
+	}
+	return v.wal.verdict()
+}
+
 // refresh forgets what was read of the lake, and removes what it took to read it.
 func (v *view) refresh() error {
 	v.spaces, v.names, v.tables = nil, map[string][]spelled{}, map[string]dataTable{}
@@ -142,7 +150,14 @@ func (v *view) tableNames(ctx context.Context, ns spelled) ([]spelled, error) {
 	if v.wal != nil {
 		names = union(names, v.wal.tables(ns.name))
 	}
-	v.names[ns.name] = spellAll(names)
+	var taken []string
+	if ns.name == defaultSpace {
+		var err error
+		if taken, err = ownNames(ctx); err != nil {
+			return nil, err
+		}
+	}
+	v.names[ns.name] = spellAll(names, taken...)
 	return v.names[ns.name], nil
 }
 
@@ -227,7 +242,7 @@ func (v *view) load(ctx context.Context, d *dataset, ns, name spelled, describe 
 		return nil
 	}
 	if ns.name != ns.visible || name.name != name.visible {
-		if err := v.note("SQL does not tell letter cases apart: table %s.%s is %q.%q here", ns.name, name.name, ns.visible, name.visible); err != nil {
+		if err := v.note("SQL does not tell letter cases apart, and DuckDB has tables of its own: table %s.%s is %q.%q here", ns.name, name.name, ns.visible, name.visible); err != nil {
 			return err
 		}
 	}
@@ -309,7 +324,7 @@ func (v *view) lookup(ctx context.Context, ref tableRef) (dataTable, error) {
 		return dataTable{}, err
 	}
 	if len(d.tables) == 0 {
-		return dataTable{}, v.hint(ctx, fmt.Errorf("there is no table %s", ref))
+		return dataTable{}, v.hint(ctx, fmt.Errorf("there is no table %s", ref), ref.String())
 	}
 	return d.tables[0], nil
 }
@@ -321,8 +336,8 @@ func (r tableRef) String() string {
 	return r.space + "." + r.name
 }
 
-// hint adds to an error about an unknown table which ones there are.
-func (v *view) hint(ctx context.Context, err error) error {
+// hint adds to an error about an unknown table which ones there are: those with names like it first.
+func (v *view) hint(ctx context.Context, err error, name string) error {
 	const appear = "tables appear with their first rows, when these are drained"
 	all, listErr := v.all(ctx)
 	switch {
@@ -331,9 +346,10 @@ func (v *view) hint(ctx context.Context, err error) error {
 	case len(all) == 0:
 		return fmt.Errorf("%w\nThere are no tables yet: %s", err, appear)
 	}
-	const most = 20
+	const most = 10
 	more := ""
 	if len(all) > most {
+		nearestFirst(all, name)
 		more = fmt.Sprintf(" and %d more (SHOW ALL TABLES)", len(all)-most)
 		all = all[:most]
 	}

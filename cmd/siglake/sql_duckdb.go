@@ -55,28 +55,58 @@ func runOn(ctx context.Context, conn *duckdb.Conn, query string, out resultWrite
 	return printRows(ctx, stmt, out)
 }
 
-// namesIn returns the tables that a statement names; none where it is wrong, which running it will tell.
-func namesIn(ctx context.Context, query string) []tableRef {
+// inEmpty does something in a DuckDB that holds nothing.
+func inEmpty(ctx context.Context, do func(*sql.Conn) error) (err error) {
 	connector, err := duckdb.NewConnector("", nil)
 	if err != nil {
-		return nil
+		return fmt.Errorf("start DuckDB: %w", err)
 	}
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // nothing was done with it
+	defer func() { err = errors.Join(err, db.Close()) }()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return nil
+		return fmt.Errorf("start DuckDB: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // as above
-	names, err := duckdb.GetTableNames(conn, query, true)
+	return errors.Join(do(conn), conn.Close())
+}
+
+// namesIn returns the tables that a statement names; none where it is wrong, which running it will tell.
+func namesIn(ctx context.Context, query string) []tableRef {
+	var refs []tableRef
+	err := inEmpty(ctx, func(conn *sql.Conn) error {
+		names, err := duckdb.GetTableNames(conn, query, true)
+		for _, name := range names {
+			refs = append(refs, parseRef(name))
+		}
+		return err
+	})
 	if err != nil {
 		return nil
 	}
-	refs := make([]tableRef, len(names))
-	for i, name := range names {
-		refs[i] = parseRef(name)
-	}
 	return refs
+}
+
+// ownNames are the tables that DuckDB has by itself and finds without a namespace. SHOW and its like read them: a table of
+// ours of such a name, in a namespace that needs not be said, would stand in their way.
+func ownNames(ctx context.Context) (names []string, err error) {
+	err = inEmpty(ctx, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, "SELECT view_name FROM duckdb_views() WHERE internal AND schema_name IN ('main', 'pg_catalog') ORDER BY 1")
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return errors.Join(err, rows.Close())
+			}
+			names = append(names, name)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the tables of DuckDB itself: %w", err)
+	}
+	return names, nil
 }
 
 // newSession makes the views and then takes the keys away: no file but those of the plans can be opened, nothing is

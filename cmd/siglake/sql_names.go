@@ -24,6 +24,12 @@ func (s spellings) visible(name string) string {
 	return fmt.Sprintf("%s (%d)", name, i+1)
 }
 
+// take keeps a name from being anybody's.
+func (s spellings) take(name string) {
+	key := strings.ToLower(name)
+	s[key] = append(s[key], "")
+}
+
 // spelled is a name and its form in SQL.
 type spelled struct{ name, visible string }
 
@@ -37,8 +43,12 @@ func union(a, b []string) []string {
 	return a
 }
 
-func spellAll(names []string) []spelled {
+// spellAll spells names of which some are taken by others.
+func spellAll(names []string, taken ...string) []spelled {
 	out, s := make([]spelled, len(names)), spellings{}
+	for _, n := range taken {
+		s.take(n)
+	}
 	for i, n := range names {
 		out[i] = spelled{n, s.visible(n)}
 	}
@@ -52,4 +62,36 @@ func find(all []spelled, name string) (spelled, bool) {
 		return spelled{}, false
 	}
 	return all[i], true
+}
+
+// nearestFirst orders the names of tables by how far they are from name, of which either may lack the namespace.
+func nearestFirst(all []string, name string) {
+	bare := func(name string) string { return strings.ToLower(name[strings.IndexByte(name, '.')+1:]) }
+	far := make(map[string]int, len(all))
+	for _, n := range all {
+		far[n] = distance(bare(n), bare(name))
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return far[a] - far[b] })
+}
+
+// distance is how many characters have to be added, taken away or changed to make b out of a.
+func distance(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range from {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range to {
+			change := diagonal
+			if from[i] != to[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
 }

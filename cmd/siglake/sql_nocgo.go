@@ -15,3 +15,5 @@ func runQuery(context.Context, dataset, sqlOptions, string, bool, resultWriter) 
 }
 
 func namesIn(context.Context, string) []tableRef { return nil }
+
+func ownNames(context.Context) ([]string, error) { return nil, nil }

@@ -5,8 +5,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,6 +197,71 @@ func TestSQL_namespaces_that_differ_in_case(t *testing.T) {
 	require.Contains(t, r.stderr, `table tenant_foo.events is "tenant_foo (2)"."events" here`)
 }
 
+// A table named as one that DuckDB has by itself stands in nobody's way: it has another name there, and SHOW works.
+func TestSQL_tables_named_as_those_of_DuckDB(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	own, err := ownNames(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, own, "duckdb_columns")
+	require.Contains(t, own, "pg_class")
+	require.Contains(t, own, "sqlite_master")
+	names := []string{"duckdb_tables", "duckdb_columns", "duckdb_views", "pg_class", "sqlite_master", "events", "pg_logs"}
+	for _, name := range names {
+		s.write("default", name, 2)
+	}
+	s.write("team-a", "pg_class", 3)
+	s.ok("drain", "--once")
+	for _, query := range []string{"SHOW ALL TABLES", "SHOW TABLES", "SHOW TABLES FROM siglake", "SELECT table_name FROM information_schema.tables"} {
+		r := s.run("sql", "-o", "csv", query)
+		require.Zero(t, r.code, "%s: %s", query, r.stderr)
+		for _, name := range names {
+			visible := name
+			if slices.Contains(own, name) {
+				visible += " (2)"
+				require.Contains(t, r.stderr, fmt.Sprintf(`table siglake.%s is "siglake".%q here`, name, visible))
+			}
+			require.Contains(t, r.stdout, visible, query)
+		}
+	}
+	for _, table := range []string{`"duckdb_tables (2)"`, `siglake."pg_class (2)"`, "pg_logs", "siglake.pg_logs"} {
+		r := s.run("sql", "-o", "csv", "SELECT count(*) AS n FROM "+table)
+		require.Equal(t, "n\n2\n", r.stdout, "%s: %s", table, r.stderr)
+	}
+	require.Equal(t, "n\n3\n", s.run("sql", "-o", "csv", `SELECT count(*) AS n FROM "tenant_team-a".pg_class`).stdout, "only where the namespace need not be said")
+	r := s.run("sql", "FROM siglake.pg_class")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "siglake.pg_class (2)")
+}
+
+// Of many tables the hint names those that may have been meant, and says how many more there are.
+func TestSQL_hint_of_many_tables(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i := range 12 {
+		s.write("default", fmt.Sprintf("audit%02d", i), 1)
+	}
+	s.write("default", "events", 1)
+	s.write("team-a", "events", 1)
+	s.ok("drain", "--once")
+	for _, name := range []string{"evnts", "siglake.event", "Event"} {
+		r := s.run("sql", "SELECT * FROM "+name)
+		require.Equal(t, exitFailed, r.code)
+		require.Regexp(t, `The tables are: siglake\.events, tenant_team-a\.events, siglake\.audit`, r.stderr)
+		require.Contains(t, r.stderr, " and 4 more (SHOW ALL TABLES); tables appear")
+	}
+}
+
+func TestDistance(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "ab", 2}, {"ab", "", 2}, {"events", "evnts", 1}, {"events", "event", 1}, {"kitten", "sitting", 3}, {"héé", "hée", 1}} {
+		require.Equal(t, tc.want, distance(tc.a, tc.b), tc)
+	}
+}
+
 // parquetFile writes one row of the given fields, with field ids, as a writer of another schema version would.
 func parquetFile(t *testing.T, dir, name string, fields []arrow.Field, values ...any) lake.PlanFile {
 	t.Helper()
@@ -282,7 +349,7 @@ func TestSQL_columns_that_grew(t *testing.T) {
 	}}}}
 	got, err := query(t, d, "SELECT *, n + 5000000000 AS wide FROM t")
 	require.NoError(t, err)
-	require.Equal(t, "events,f,n,wide\n\"[{at=NULL, name=x}, {at=NULL, name=y}]\",0.5,-7,4999999993\n", got)
+	require.Equal(t, "events,f,n,wide\n"+`"[{""at"":null,""name"":""x""},{""at"":null,""name"":""y""}]",0.5,-7,4999999993`+"\n", got)
 }
 
 // A table that a plan cannot express is refused by name; the others are not.
@@ -347,7 +414,7 @@ func TestSQL_values(t *testing.T) {
 		"'a,b'":                `"a,b"`,
 		"'\\xAB'::BLOB":        `\xab`,
 		"'019e0000-0000-7000-8000-000000000001'::UUID":   "019e0000-0000-7000-8000-000000000001",
-		"['019e0000-0000-7000-8000-000000000001'::UUID]": "[019e0000-0000-7000-8000-000000000001]",
+		"['019e0000-0000-7000-8000-000000000001'::UUID]": `"[""019e0000-0000-7000-8000-000000000001""]"`,
 		"DATE '2024-02-29'":                              "2024-02-29",
 		"TIME '10:11:12.5'":                              "10:11:12.5",
 		"TIMESTAMP '2024-01-01 10:00:00.5'":              "2024-01-01T10:00:00.5",
@@ -355,12 +422,12 @@ func TestSQL_values(t *testing.T) {
 		"TIMESTAMP_NS '2024-01-01 00:00:00.123456789'":   "2024-01-01T00:00:00.123456789",
 		"INTERVAL '1 month 2 days 3 seconds'":            "1 months 2 days 3s",
 		"INTERVAL '0 days'":                              "0s",
-		"[1, NULL]":                                      `"[1, NULL]"`,
-		"[TIMESTAMPTZ '2024-01-01 00:00:00+00']":         "[2024-01-01T00:00:00Z]",
-		"{'z': 1, 'a': [DATE '2024-01-01']}":             `"{z=1, a=[2024-01-01]}"`,
-		"MAP {'k': 'v', 'a': NULL}":                      `"{k=v, a=NULL}"`,
-		"MAP {1: {'x': 0.5::DOUBLE}}":                    "{1={x=0.5}}",
-		"'{\"b\": 12, \"a\": [1.5, null]}'::JSON":        `"{a=[1.5, NULL], b=12}"`,
+		"[1, NULL]":                                      `"[1,null]"`,
+		"[TIMESTAMPTZ '2024-01-01 00:00:00+00']":         `"[""2024-01-01T00:00:00Z""]"`,
+		"{'z': 1, 'a': [DATE '2024-01-01']}":             `"{""z"":1,""a"":[""2024-01-01""]}"`,
+		"MAP {'k': 'v', 'a': NULL}":                      `"{""k"":""v"",""a"":null}"`,
+		"MAP {1: {'x': 0.5::DOUBLE}}":                    `"{""1"":{""x"":0.5}}"`,
+		"'{\"b\": 12, \"a\": [1.5, null]}'::JSON":        `"{""a"":[1.5,null],""b"":12}"`,
 		"'yes'::ENUM('yes', 'no')":                       "yes",
 		"current_setting('TimeZone')":                    "UTC",
 	} {

@@ -29,6 +29,8 @@ type walRows struct {
 	lanes map[tableRef][]segment.Lane // by namespace and table
 	span  span
 	note  func(format string, args ...any) error
+	// damaged are the segments whose rows an answer lacked because they could not be read.
+	damaged map[segment.ID]bool
 
 	scratch *scratch
 }
@@ -42,7 +44,7 @@ func (a *app) openWALRows(sp span, sc *scratch, note func(string, ...any) error)
 	if err != nil {
 		return nil, fmt.Errorf("--with-wal: %w", err)
 	}
-	w := &walRows{a: a, lanes: map[tableRef][]segment.Lane{}, span: sp, note: note, scratch: sc}
+	w := &walRows{a: a, lanes: map[tableRef][]segment.Lane{}, span: sp, note: note, damaged: map[segment.ID]bool{}, scratch: sc}
 	for _, l := range lanes {
 		ref := tableRef{lake.NamespaceOf(l.Tenant()), l.Index()}
 		w.lanes[ref] = append(w.lanes[ref], l)
@@ -169,7 +171,20 @@ func (w *walRows) try(
 	for i := 0; i < len(b.notes) && err == nil; i++ {
 		err = w.note("the rows of segment %s", b.notes[i])
 	}
+	if err == nil {
+		for _, id := range b.damaged {
+			w.damaged[id] = true
+		}
+	}
 	return planned{plan: b.plan, none: b.unmade && b.file == nil}, err
+}
+
+// verdict is an error when an answer lacked rows that should have been in it.
+func (w *walRows) verdict() error {
+	if len(w.damaged) == 0 {
+		return nil
+	}
+	return damageError("the rows of %s are not in the answer: siglake wal verify", plural(len(w.damaged), "damaged segment", "damaged segments"))
 }
 
 // tellSetAside says what is not shown because a drain would not take it.
@@ -202,6 +217,7 @@ type beside struct {
 	committed map[string]int64 // rows per segment id in the planned snapshot
 	unmade    bool             // nobody has made the table yet
 	notes     []string         // what is not shown, and why
+	damaged   []segment.ID     // of those, the unreadable ones
 	path      string
 	raw       vfs.File
 	file      *lake.RowsFile // nil until there is a row
@@ -267,6 +283,11 @@ func (b *beside) read(ctx context.Context, p place) error {
 // hide notes that a segment is left out.
 func (b *beside) hide(p place, why error) {
 	b.notes = append(b.notes, fmt.Sprintf("%s of %s are not shown: %v", p.entry.ID, p.lane.Key(), why))
+	var corrupt *frame.CorruptError
+	var bad *lake.SegmentError
+	if errors.As(why, &corrupt) || errors.As(why, &bad) || errors.Is(why, io.ErrUnexpectedEOF) {
+		b.damaged = append(b.damaged, p.entry.ID)
+	}
 }
 
 // foreign tells whether rows belong to another table of that name, one that was there before. So does the drain.

@@ -125,9 +125,17 @@ func TestWithWAL_set_aside(t *testing.T) {
 	bad[len(bad)-20] ^= 1
 	s.put(l, segment.Sealed, 4, bad, 0)
 	r := s.run("sql", "--with-wal", "-o", "csv", "SELECT body FROM events")
-	require.Zero(t, r.code)
+	require.Equal(t, exitDamage, r.code)
 	require.Equal(t, "body\nrow 0\n", r.stdout)
 	s.golden("with_wal_set_aside.txt", r.stderr)
+	shell := piped(t, s, "SELECT count(*) AS n FROM events;\nSELECT 2 AS two;\n", "--with-wal", "-o", "csv")
+	require.Equal(t, exitDamage, shell.code)
+	require.Equal(t, "n\n1\ntwo\n2\n", shell.stdout, "it is the last word, not the end")
+	require.Zero(t, s.run("sql", "--with-wal", "SELECT 1").code, "no table was asked for")
+
+	id := segmentID(4)
+	require.NoError(t, s.fs.Remove(l.Path(segment.Sealed, id.FileName())))
+	require.Zero(t, s.run("sql", "--with-wal", "SELECT body FROM events").code, "what is set aside is known")
 }
 
 // The log and its times prune by what headers say, the table by its manifests, and both keep to the bounds exactly.
@@ -146,6 +154,11 @@ func TestWithWAL_since_until(t *testing.T) {
 	s.terminal = true
 	r := s.run("sql", "--with-wal", "--until", "1h", "SELECT count(*) FROM events")
 	require.Contains(t, r.stderr, "planned 0 rows in 0 files (1 left out by --since and --until)")
+	for _, span := range [][]string{{"1h", "2h"}, {at(3), at(3)}} {
+		r := s.run("sql", "--since", span[0], "--until", span[1], "SELECT 1")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, "--since "+span[0]+" is not before --until "+span[1])
+	}
 	for _, value := range []string{"yesterday", "-1h", "1x"} {
 		require.Equal(t, exitUsage, s.run("sql", "--since", value, "SELECT 1").code, value)
 	}

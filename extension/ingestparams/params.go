@@ -139,7 +139,7 @@ func parseQuery(raw string) (url.Values, *problem) {
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, &problem{reasonQuery, "query: " + quote(raw) + " cannot be parsed; write commit=MODE with MODE one of " + legalModes}
+		return nil, &problem{reasonQuery, "query: " + quote(raw) + " cannot be parsed: " + err.Error() + "; write name=value, joined by &, with all but letters and digits as %XX"}
 	}
 	for key := range query {
 		for _, ours := range []string{queryCommit, queryIndex, queryTenant} {
