@@ -151,10 +151,15 @@ func (r *rig) sealed(n int) (ids []segment.ID) {
 
 func (r *rig) lane() segment.Lane {
 	r.t.Helper()
-	root, err := segment.Open(r.disk, rootDir)
-	require.NoError(r.t, err)
+	return laneOf(r.t, r.disk)
+}
+
+func laneOf(t testing.TB, disk vfs.FS) segment.Lane {
+	t.Helper()
+	root, err := segment.Open(disk, rootDir)
+	require.NoError(t, err)
 	l, err := root.Lane("t", "events")
-	require.NoError(r.t, err)
+	require.NoError(t, err)
 	return l
 }
 

@@ -75,6 +75,7 @@ type Mirror struct {
 	seen  confirmations
 	store trouble
 
+	unpinned  unpins
 	uploaders sync.WaitGroup
 	idle      chan struct{} // one slot: an uploader has ended
 	sweepNow  chan struct{} // one slot
@@ -192,6 +193,7 @@ func (m *Mirror) Run(ctx context.Context) {
 	m.dispatch(ctx)
 	loops.Wait()
 	m.uploaders.Wait()
+	m.syncUnpins()
 }
 
 // dispatch gives the oldest job to an uploader whenever one is free.

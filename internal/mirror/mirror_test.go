@@ -325,6 +325,54 @@ func TestMirror_sweep_at_start(t *testing.T) {
 	})
 }
 
+// syncsOfPins counts the syncs of mirror-pending/ so far.
+func (r *rig) syncsOfPins() (n int) {
+	for _, op := range r.disk.Ops() {
+		if op.Kind == simfs.SyncDir && base(op.Name) == string(segment.MirrorPending) {
+			n++
+		}
+	}
+	return n
+}
+
+// A pin costs one sync, before its segment is in sealed/. That pins are gone is synced by the next sweep and at the end, for all of
+// them at once; until then a crash brings back those since the last pin, and the next life looks them up.
+func TestMirror_unpins_are_synced_together(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.opt.SweepInterval = 10 * time.Second
+		r.start()
+		settled(time.Second)
+		before := r.syncsOfPins()
+		for range 3 {
+			r.sealed(1)
+			settled(time.Second)
+		}
+		require.Empty(t, r.pins())
+		require.Equal(t, 3, r.syncsOfPins()-before)
+		back := r.disk.Crash(simfs.KeepNone, seed(1))
+		require.Len(t, namesIn(laneOf(t, back), segment.MirrorPending), 1)
+		settled(10 * time.Second)
+		require.Equal(t, 4, r.syncsOfPins()-before)
+		require.Empty(t, namesIn(laneOf(t, r.disk.Crash(simfs.KeepNone, seed(1))), segment.MirrorPending))
+		settled(10 * time.Second)
+		require.Equal(t, 4, r.syncsOfPins()-before, "nothing was unpinned since")
+		r.sealed(1)
+		require.Zero(t, r.stop(time.Second))
+		require.Equal(t, 6, r.syncsOfPins()-before)
+		require.Empty(t, namesIn(laneOf(t, r.disk.Crash(simfs.KeepNone, seed(1))), segment.MirrorPending))
+
+		puts := len(r.store.Objects())
+		r.disk, r.opt.FS = back, back
+		r.start()
+		settled(time.Second)
+		require.Empty(t, r.pins())
+		require.Len(t, r.store.Objects(), puts, "it was there")
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
 // T-18: at the end what is left is uploaded, for a bounded time; what does not come through keeps its pin.
 func TestMirror_T18_the_end_is_waited_for(t *testing.T) {
 	t.Parallel()

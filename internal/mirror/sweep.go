@@ -53,6 +53,7 @@ func every(d time.Duration) (<-chan time.Time, func()) {
 // other up.
 func (m *Mirror) sweep(ctx context.Context, root *segment.Root) {
 	m.missed.Store(false)
+	m.syncUnpins()
 	errs := []error{m.mark(ctx, root.UUID())}
 	lanes, _, err := root.Lanes()
 	errs = append(errs, err)

@@ -159,10 +159,6 @@ func (m *Mirror) repin(j *job) {
 func (m *Mirror) confirm(ctx context.Context, j *job) {
 	m.met.uploaded(true)
 	m.seen.confirm(j.id)
-	if err := j.lane.Unpin(j.id); err != nil {
-		m.met.failed(reasonUnpin)
-		m.opt.Logger.Warn("pin of an uploaded segment not removed, the next sweep does it",
-			zap.String("segment", j.id.String()), zap.Error(err))
-	}
+	m.unpin(j)
 	m.dropActive(ctx, j)
 }

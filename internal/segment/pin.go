@@ -42,17 +42,23 @@ func (l Lane) pin(st State, name string) error {
 	return l.root.fs.SyncDir(l.Dir(MirrorPending))
 }
 
-// Unpin removes a pin. The caller has confirmed the uploaded object. Durable when it returns nil: a pin that came back
-// would have an object uploaded again that was deleted since. Idempotent.
+// Unpin removes a pin. The caller has confirmed the uploaded object. Idempotent. Not durable: SyncPins makes it so, and so does
+// the next Pin of the lane. A pin that a crash brings back costs a look at its object.
 //
 //	holds   PIN-1
 func (l Lane) Unpin(id ID) error {
 	err := l.root.fs.Remove(l.Path(MirrorPending, id.FileName()))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = l.root.fs.SyncDir(l.Dir(MirrorPending))
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unpin %s of lane %s: %w", id, l.Key(), err)
+	}
+	return nil
+}
+
+// SyncPins makes each Unpin before it durable: a pin that came back much later would have an object uploaded again that was
+// deleted since.
+func (l Lane) SyncPins() error {
+	if err := l.root.fs.SyncDir(l.Dir(MirrorPending)); err != nil {
+		return fmt.Errorf("unpin in lane %s: %w", l.Key(), err)
 	}
 	return nil
 }
