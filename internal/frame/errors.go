@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What Decode, Inspect and ParseHeader can find. Callers branch on these with errors.Is.
+// What Decode, Inspect, Salvage and ParseHeader can find. Callers branch on these with errors.Is.
 var (
 	// ErrNotFramed: the bytes do not start with the magic. ParseHeader only; Decode then reads a bare IPC stream.
 	ErrNotFramed = errors.New("frame: no LWAL magic")
@@ -23,6 +23,8 @@ var (
 	ErrNoBatch = errors.New("frame: no whole record batch")
 	// ErrEmpty: no bytes, or a header and nothing behind it.
 	ErrEmpty = errors.New("frame: empty segment")
+	// ErrUnproved: a damaged file whose messages carry no checksums, so that nobody can tell its good ones. Salvage only.
+	ErrUnproved = errors.New("frame: messages without checksums")
 	// ErrTooBig: a body over DecodeOptions.MaxBody.
 	ErrTooBig = errors.New("frame: body exceeds the limit")
 )

@@ -39,7 +39,29 @@ func FuzzDecode(f *testing.F) {
 		for _, opt := range []DecodeOptions{{MaxBody: fuzzMaxBody}, {MaxBody: fuzzMaxBody, Open: true}} {
 			checkDecode(t, file, opt)
 		}
+		checkSalvage(t, file)
 	})
+}
+
+// checkSalvage holds that what is brought back of any bytes is a segment, and a beginning of what is there.
+func checkSalvage(t *testing.T, file []byte) {
+	t.Helper()
+	s, err := Salvage(bytes.NewReader(file), int64(len(file)), DecodeOptions{MaxBody: fuzzMaxBody})
+	if err != nil {
+		if !errors.Is(err, ErrUnproved) {
+			requireKnown(t, err)
+		}
+		return
+	}
+	got, err := decode(s.File, DecodeOptions{})
+	if err != nil {
+		t.Fatalf("what was brought back: %v", err)
+	}
+	defer got.Release()
+	body := s.File[HeaderSize:]
+	if got.Rows != s.Rows || got.TailDropped != 0 || len(got.Batches) != s.Batches || !bytes.Equal(body, file[s.End-int64(len(body)):s.End]) {
+		t.Fatalf("%d rows in %d batches, said %+v", got.Rows, len(got.Batches), s)
+	}
 }
 
 func resumSafe(file []byte) {

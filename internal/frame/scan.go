@@ -14,6 +14,9 @@ type found struct {
 	first  int64 // where the first whole record batch starts; 0 = there is none
 	at     int64 // where the one starts that says most about what was synced
 	synced int64 // how much that was
+
+	batches int // how many whole record batches there are, and their rows; at least
+	rows    int64
 }
 
 // scan looks for whole record batches from off to the end of the body. Messages start at multiples of 8.
@@ -41,7 +44,9 @@ func (w *walk) scan(off int64) (found, error) {
 			}
 			if budget -= cost + scanCost; budget < 0 {
 				// Bytes made to look like this are not a tear.
-				return found{first: probe.pos, at: probe.pos, synced: w.src.base + w.src.size}, nil
+				return found{
+					first: probe.pos, at: probe.pos, synced: w.src.base + w.src.size, batches: f.batches, rows: f.rows,
+				}, nil
 			}
 			if size == 0 {
 				continue
@@ -49,6 +54,7 @@ func (w *walk) scan(off int64) (found, error) {
 			if f.first == 0 {
 				f.first = probe.pos
 			}
+			f.batches, f.rows = probe.batches, probe.rows
 			if synced >= f.synced {
 				f.at, f.synced = probe.pos, synced
 			}
@@ -69,7 +75,7 @@ func mayStart(b []byte, rest int64) bool {
 }
 
 // whole returns the size of the record batch that stands at pos, or 0; how many bytes it took to know; and how
-// much of the file was synced when it was written. The prefix at pos is one that mayStart accepts.
+// much of the file was synced when it was written. It is counted. The prefix at pos is one that mayStart accepts.
 func (w *walk) whole() (size, cost, synced int64, err error) {
 	rest := w.src.size - w.pos - prefixSize
 	prefix, err := w.src.view(w.pos, prefixSize)
@@ -86,12 +92,14 @@ func (w *walk) whole() (size, cost, synced int64, err error) {
 		return 0, metaLen, 0, nil //nolint:nilerr // no message here; the search goes on
 	}
 	size, synced = prefixSize+metaLen+m.bodyLen, m.synced(meta)
-	if m.crcAt == 0 {
-		return size, metaLen, synced, nil
+	cost = metaLen
+	if m.crcAt != 0 {
+		cost = size
+		want, got, err := w.checksum(&m, meta)
+		if err != nil || want != got {
+			return 0, size, 0, err
+		}
 	}
-	want, got, err := w.checksum(&m, meta)
-	if err != nil || want != got {
-		return 0, size, 0, err
-	}
-	return size, size, synced, nil
+	w.batches, w.rows = w.batches+1, w.rows+m.rows
+	return size, cost, synced, nil
 }
