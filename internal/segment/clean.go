@@ -35,7 +35,7 @@ func (r *resolver) clean(by Scope) error {
 		if !isNote(Poison, note) || note == e.Name && there[strings.TrimSuffix(note, noteSuffix)] {
 			continue
 		}
-		about, _ := parseEntry(Poison, strings.TrimSuffix(note, noteSuffix))
+		about, _ := noteOf(note)
 		owner, err := r.noteOwner(about.ID)
 		if err != nil {
 			return err

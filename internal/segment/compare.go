@@ -87,6 +87,21 @@ func Relate(a io.ReaderAt, sizeA int64, b io.ReaderAt, sizeB int64) (Relation, e
 	return compareBodies(ba, bb)
 }
 
+// holdsBytes tells whether a file is exactly these bytes.
+func holdsBytes(fsys vfs.FS, name string, want []byte) (bool, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	st, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	rel, err := compareBodies(io.NewSectionReader(f, 0, st.Size), io.NewSectionReader(bytes.NewReader(want), 0, int64(len(want))))
+	return rel == SameBody, err
+}
+
 const compareSize = 64 << 10 // bytes held of each file while comparing
 
 // bodyOf is what two copies of one segment have in common: the Arrow messages, without the header, which is

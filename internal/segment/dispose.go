@@ -28,15 +28,19 @@ func (l Lane) Quarantine(from State, name string, note Note) error {
 }
 
 func (l Lane) quarantineAs(from State, name, newName string, note Note) error {
+	if err := l.writeNote(newName, note); err != nil {
+		return fmt.Errorf("quarantine %s: %w", name, err)
+	}
+	_, err := l.MoveAs(from, name, Poison, newName)
+	return err
+}
+
+func (l Lane) writeNote(name string, note Note) error {
 	b, err := json.MarshalIndent(note, "", "  ")
 	if err != nil {
-		return fmt.Errorf("quarantine %s: %w", name, err)
+		return err
 	}
-	if err := vfs.WriteFile(l.root.fs, l.Path(Poison, newName+noteSuffix), append(b, '\n')); err != nil {
-		return fmt.Errorf("quarantine %s: %w", name, err)
-	}
-	_, err = l.MoveAs(from, name, Poison, newName)
-	return err
+	return vfs.WriteFile(l.root.fs, l.Path(Poison, name+noteSuffix), append(b, '\n'))
 }
 
 // ReadNote returns the note of a name in poison/; fs.ErrNotExist if it has none.

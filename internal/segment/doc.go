@@ -8,6 +8,7 @@
 //	committed/X.arrow        in the table, kept for consumers
 //	orphans/X.arrow          found in processing/ at the start of a drain: committed or not, to be proved
 //	poison/X.arrow           unreadable, with a note X.arrow.json
+//	poison/X.arrow.salvaged  the damaged original of a segment whose sound beginning went back to sealed/; no state
 //	stale/<uuid>/X.arrow     belongs to another incarnation of the table
 //	mirror-pending/X.arrow   a pin: a second name that keeps the bytes until they are uploaded; no state
 //

@@ -122,8 +122,8 @@ type Entry struct {
 // List returns the segments in a state, in name order, and what else is there. A directory that does not exist
 // is empty. It is a snapshot: Moves go on meanwhile.
 //
-// In active/ only partial names are segments; in poison/ both forms, and notes are left out; elsewhere only
-// whole ones. Temporary files are left out; Resolve removes them.
+// In active/ only partial names are segments; in poison/ both forms, and notes and the originals of salvaged
+// segments are left out; elsewhere only whole ones. Temporary files are left out; Resolve removes them.
 func (l Lane) List(st State) (entries []Entry, strangers []string, err error) {
 	if st == Stale {
 		return l.listStale()
@@ -141,7 +141,7 @@ func (l Lane) listDir(st State, sub string) (entries []Entry, strangers []string
 		if e, ok := parseEntry(st, de.Name); ok && !de.IsDir {
 			e.Name = name
 			entries = append(entries, e)
-		} else if !vfs.IsTemp(de.Name) && !isNote(st, de.Name) {
+		} else if !vfs.IsTemp(de.Name) && !isNote(st, de.Name) && !isKept(st, de.Name) {
 			strangers = append(strangers, name)
 		}
 	}
@@ -200,11 +200,20 @@ func withoutCopy(file string) string {
 
 const noteSuffix = ".json"
 
-// isNote tells whether a file is the note of a quarantined segment.
+// isNote tells whether a file is the note of a quarantined segment, or of a kept original.
 func isNote(st State, file string) bool {
 	if st != Poison || !strings.HasSuffix(file, noteSuffix) {
 		return false
 	}
-	_, ok := parseEntry(Poison, strings.TrimSuffix(file, noteSuffix))
+	_, ok := noteOf(file)
 	return ok
+}
+
+// noteOf tells whose note a file in poison/ is.
+func noteOf(file string) (Entry, bool) {
+	about := strings.TrimSuffix(file, noteSuffix)
+	if _, e, ok := originalOf(about); ok {
+		return e, true
+	}
+	return parseEntry(Poison, about)
 }

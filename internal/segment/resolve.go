@@ -49,6 +49,7 @@ const resolveTries = 8
 //     one in the higher state. The header and the end-of-stream mark do not count as body. What of the longer
 //     one is in the table already is for the drain to look up.
 //   - Files that contradict each other go to poison/, each with a note, the second as X.arrow.2 and so on.
+//   - ByDrain: a Salvage that a crash has cut is finished if the new segment is there, and undone otherwise.
 //
 // Durable when it returns nil: what is kept is synced, its name too, before any other is removed. Idempotent,
 // also after a crash inside. Pins are left alone. ByWriter is safe beside a running drain and Moves to later
@@ -97,6 +98,11 @@ type resolver struct {
 
 func (r *resolver) run(by Scope) error {
 	r.drops = nil
+	if by == ByDrain {
+		if err := r.endSalvages(); err != nil {
+			return err
+		}
+	}
 	groups, err := r.gather(by)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func (sc scene) checkStates(t *testing.T, s *simfs.FS, l segment.Lane, all []seg
 		for _, e := range entries {
 			i := slices.Index(all, e.ID)
 			found[i] = append(found[i], string(st)+"/"+short(e.Name, all))
-			if got := contentOf(t, s, l.Path(st, e.Name)); got != body(e.ID) {
+			if got := contentOf(t, s, l.Path(st, e.Name)); got != sc.holds(st, e.ID) {
 				return fmt.Errorf("%s: other bytes than were written", found[i])
 			}
 			if st == segment.Poison {
@@ -40,6 +40,32 @@ func (sc scene) checkStates(t *testing.T, s *simfs.FS, l segment.Lane, all []seg
 	}
 	if all := slices.Concat(found...); complete && !slices.Equal(all, sc.done) {
 		return fmt.Errorf("done was %v, found %v", sc.done, all)
+	}
+	return nil
+}
+
+// checkKept: of a salvaged segment the original is kept with its note, and nothing is of another.
+func (sc scene) checkKept(t *testing.T, s *simfs.FS, l segment.Lane, all []segment.ID) error {
+	t.Helper()
+	kept, err := l.Kept()
+	if err != nil {
+		return err
+	}
+	for _, id := range all {
+		name := id.FileName() + ".salvaged"
+		_, err := s.Stat(l.Path(segment.Sealed, id.FileName()))
+		switch salvaged := sc.salvages && err == nil; {
+		case salvaged != slices.Contains(kept, name):
+			return fmt.Errorf("salvaged %v, originals %v", salvaged, kept)
+		case !salvaged:
+			continue
+		}
+		if contentOf(t, s, l.Path(segment.Poison, name)) != body(id) {
+			return fmt.Errorf("the original of %s has other bytes", id)
+		}
+		if got, err := l.ReadNote(name); err != nil || got != lost {
+			return fmt.Errorf("the original of %s: note %v: %w", id, got, err)
+		}
 	}
 	return nil
 }
@@ -97,7 +123,7 @@ func checkPins(t *testing.T, s *simfs.FS, l segment.Lane, all []segment.ID) erro
 }
 
 func noTemps(s *simfs.FS) error {
-	for _, dir := range []string{"", "/poison"} {
+	for _, dir := range []string{"", "/poison", "/sealed"} {
 		entries, err := s.List("/wal/default/events" + dir)
 		if err != nil {
 			return err

@@ -39,11 +39,25 @@ type scene struct {
 	done []string
 	// gone tells that the event deletes: after a crash a segment may be in start or nowhere.
 	gone []int
+	// salvages tells that the event leaves a beginning of each segment in sealed/ and keeps the original.
+	salvages bool
 }
+
+// holds is what a segment has in a state.
+func (sc scene) holds(st segment.State, id segment.ID) string {
+	if sc.salvages && st == segment.Sealed {
+		return beginning(id)
+	}
+	return body(id)
+}
+
+// beginning is what is salvaged of a segment.
+func beginning(id segment.ID) string { return body(id)[:1000] }
 
 var (
 	oldTable = uuid.MustParse("11111111-2222-4333-8444-555555555555")
 	newTable = uuid.MustParse("99999999-2222-4333-8444-555555555555")
+	lost     = segment.Note{Reason: "rows from 7 on", Attempts: 3, Time: time.Unix(1_700_000_001, 0).UTC()}
 	note     = segment.Note{Reason: "bytes 52 to 60: length", Attempts: 3, Time: time.Unix(1_700_000_000, 0).UTC()}
 )
 
@@ -102,6 +116,22 @@ func scenes() []scene {
 			done:  []string{"stale/" + oldTable.String() + "/0.arrow", "stale/" + oldTable.String() + "/1.arrow"},
 		},
 		{
+			name: "requeue from poison", start: segment.Poison, count: 3,
+			event: each(func(l segment.Lane, name string) error { _, err := l.Requeue(name); return err }),
+			done:  in(segment.Sealed),
+		},
+		{
+			name: "salvage", start: segment.Poison, count: 2, salvages: true,
+			event: each(func(l segment.Lane, name string) error {
+				id, _, err := segment.ParseName(name)
+				if err == nil {
+					_, err = l.Salvage(name, []byte(beginning(id)), lost)
+				}
+				return err
+			}),
+			done: in(segment.Sealed)[:2],
+		},
+		{
 			name: "retire", start: segment.Committed, count: 3, gone: []int{0, 2},
 			event: func(_ *simfs.FS, l segment.Lane, names []string) error { return l.Retire([]string{names[0], names[2]}) },
 			done:  []string{"committed/1.arrow"},
@@ -121,7 +151,16 @@ func (sc scene) stage(t *testing.T) (*simfs.FS, segment.Lane, []segment.ID, []st
 	t.Helper()
 	s, l := simLane(t)
 	all := ids(sc.count)
-	names := placeAll(t, s, l, sc.start, all)
+	from := sc.start
+	if from == segment.Poison {
+		from = segment.Sealed
+	}
+	names := placeAll(t, s, l, from, all)
+	for _, name := range names {
+		if from != sc.start {
+			require.NoError(t, l.Quarantine(from, name, note))
+		}
+	}
 	for i, id := range all {
 		require.NoError(t, s.Link(l.Path(sc.start, names[i]), l.Path(segment.MirrorPending, id.FileName())))
 	}
@@ -202,7 +241,8 @@ func (sc scene) crash(t *testing.T, s *simfs.FS, all []segment.ID, p simfs.Polic
 	if err != nil {
 		return err
 	}
-	return errors.Join(sc.checkStates(t, final, l, all, complete), sc.checkRecords(l, complete), checkPins(t, final, l, all), noTemps(final))
+	return errors.Join(sc.checkStates(t, final, l, all, complete), sc.checkKept(t, final, l, all), sc.checkRecords(l, complete),
+		checkPins(t, final, l, all), noTemps(final))
 }
 
 // recoverLane is what a writer and a drain do to a lane at their start.

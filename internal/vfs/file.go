@@ -15,12 +15,15 @@ const tempSuffix = ".tmp"
 // IsTemp tells whether a name is an unpublished file of WriteFile.
 func IsTemp(name string) bool { return filepath.Ext(name) == tempSuffix }
 
+// TempName is what a crash may leave of WriteFile and WriteNew of name.
+func TempName(name string) string { return name + tempSuffix }
+
 // WriteFile puts data under name, whole or not at all: temporary file in the same directory, Sync, Rename,
 // SyncDir. A crash leaves the old content or the new, and perhaps name+".tmp". Durable when it returns nil;
 // after an error the old or the new content may be there. Idempotent. Not safe for two calls on one name at
 // once: the caller holds the lock that guards the directory.
 func WriteFile(fsys FS, name string, data []byte) error {
-	temp := name + tempSuffix
+	temp := TempName(name)
 	if err := writeTemp(fsys, temp, data); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -33,7 +36,7 @@ func WriteFile(fsys FS, name string, data []byte) error {
 // WriteNew is WriteFile for a name that nobody has: fs.ErrExist, and nothing was changed, where it is taken. A crash
 // leaves the file whole or not at all, and perhaps name+".tmp". Safe beside others who make other names.
 func WriteNew(fsys FS, name string, data []byte) error {
-	temp := name + tempSuffix
+	temp := TempName(name)
 	if err := writeTemp(fsys, temp, data); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
