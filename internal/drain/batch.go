@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync"
 	"syscall"
@@ -139,23 +140,32 @@ func (l *lane) load(st segment.State, f *file) (item, error) {
 	if err != nil {
 		return item{}, fmt.Errorf("stat segment: %w", err)
 	}
-	seg, err := frame.Decode(r, info.Size, frame.DecodeOptions{})
+	seg, signal, err := decode(r, info.Size, f.id)
 	if err != nil {
 		return item{}, fmt.Errorf("decode %s: %w", f.name, err)
-	}
-	signal, err := otelarrow.SignalOf(seg.Schema)
-	if err == nil {
-		err = f.id.CheckName(seg.Schema)
-	}
-	if err != nil {
-		seg.Release()
-		return item{}, fmt.Errorf("read schema of %s: %w", f.name, err)
 	}
 	f.table = seg.Header.Table
 	if seg.TailDropped > 0 && !f.doubtful {
 		f.doubtful = true // a torn tail means that a recovery sealed it
 	}
 	return item{file: f, seg: seg, signal: signal}, nil
+}
+
+// decode reads a segment: header, checksums, every length, every column, the id it bears. The caller releases it.
+func decode(r io.ReaderAt, size int64, id segment.ID) (*frame.Segment, otelarrow.Signal, error) {
+	seg, err := frame.Decode(r, size, frame.DecodeOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	signal, err := otelarrow.SignalOf(seg.Schema)
+	if err == nil {
+		err = id.CheckName(seg.Schema)
+	}
+	if err != nil {
+		seg.Release()
+		return nil, 0, fmt.Errorf("read its schema: %w", err)
+	}
+	return seg, signal, nil
 }
 
 // bad decides about a segment in processing/ that could not be read.

@@ -16,6 +16,8 @@
 // whose rows it has. Which of the two, the next start asks the table: processing → orphans, then → committed
 // or → sealed. Nobody guesses: what cannot be asked is held and reported.
 //
+// RequeuePoison is an operator's way back from poison/ to sealed/; it holds the lock in the drain's place.
+//
 // Memory: the segments in flight hold at most MaxBytesInFlight bytes of files (one larger segment is taken
 // alone). With what decoding, sorting and the Parquet writer need, and garbage at GOGC=100, the heap stays below
 // 4 x MaxBytesInFlight + 200 MiB (BenchmarkOnce: 3.1 x and 163 MiB with four lanes at work).

@@ -179,7 +179,8 @@ func (l *lane) start() error {
 		return fmt.Errorf("prepare lane: %w", err)
 	}
 	resolved, err := l.dir.Resolve(segment.ByDrain)
-	l.tellResolved(resolved)
+	tellResolved(l.log, resolved)
+	l.d.m.poisoned.add(len(resolved.Poisoned))
 	if err != nil {
 		return fmt.Errorf("resolve names: %w", err)
 	}
@@ -214,16 +215,15 @@ func (l *lane) heedWake() bool {
 }
 
 // tellResolved reports what a crash left under two names.
-func (l *lane) tellResolved(r segment.Resolved) {
+func tellResolved(log *zap.Logger, r segment.Resolved) {
 	for _, f := range r.Dropped {
-		l.log.Info("second name of a segment removed", zap.String("segment", f.Name), zap.String("state", string(f.State)),
+		log.Info("second name of a segment removed", zap.String("segment", f.Name), zap.String("state", string(f.State)),
 			zap.String("kept", string(f.Kept)), zap.String("reason", f.Reason))
 	}
 	for _, f := range r.Poisoned {
-		l.log.Error("copies of one segment contradict each other; set aside in poison", zap.String("segment", f.Name),
+		log.Error("copies of one segment contradict each other; set aside in poison", zap.String("segment", f.Name),
 			zap.String("state", string(f.State)), zap.String("reason", f.Reason))
 	}
-	l.d.m.poisoned.add(len(r.Poisoned))
 }
 
 // rescue puts back what a failed move left in processing/. No batch is in flight between passes.
