@@ -144,7 +144,7 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 func (r *drainReport) verdict() error {
 	switch {
 	case r.Poisoned > 0:
-		return damageError("%s unreadable and set aside: siglake wal ls --state poison", plural(int(r.Poisoned), "segment", "segments"))
+		return damageError("%s unreadable and set aside: siglake wal-requeue --all --dry-run", plural(int(r.Poisoned), "segment", "segments"))
 	case len(r.Failures) > 0:
 		var lanes []string
 		for lane := range r.Failures {

@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		require.Equal(t, exitDamage, last.code, "%s%s", last.stdout, last.stderr)
-		require.Contains(t, last.stderr, "siglake wal ls --state poison")
+		require.Contains(t, last.stderr, "siglake wal-requeue --all --dry-run")
 	})
 	t.Run("a_wrong_path_makes_no_catalog", func(t *testing.T) {
 		t.Parallel()

@@ -40,6 +40,7 @@ type laneStatus struct {
 	Poison     int `json:"poison"`
 	Stale      int `json:"stale"`
 	Pinned     int `json:"mirror_pending"`
+	Originals  int `json:"salvaged_originals"` // damaged segments kept in poison/ behind what was salvaged of them
 
 	// Of what is not in the table yet: active, sealed, processing and orphans.
 	PendingBytes int64 `json:"pending_bytes"`
@@ -227,6 +228,11 @@ func (a *app) laneStatus(ctx context.Context, lane segment.Lane, budget *int) (l
 			a.countRows(place{lane, st, e}, info.Size, budget, &out)
 		}
 	}
+	kept, err := lane.Kept()
+	if err != nil {
+		return out, err
+	}
+	out.Originals = len(kept)
 	if !oldest.IsZero() {
 		age := max(0, int64(a.now().Sub(oldest)/time.Second))
 		out.OldestSeconds = &age
@@ -292,8 +298,12 @@ func advise(rep *statusReport) []advice {
 	for i := range rep.WAL.Lanes {
 		l := &rep.WAL.Lanes[i]
 		if l.Poison > 0 {
-			add("siglake wal ls --state poison --lane "+l.key(),
+			add("siglake wal-requeue --all --dry-run --lane "+l.key(),
 				"%s of %s set aside as unreadable; its rows are in no table", plural(l.Poison, "segment", "segments"), l.key())
+		}
+		if l.Originals > 0 {
+			add("", "%s of %s kept in poison/ as ID.arrow.salvaged with a note of what was not brought back; when nobody needs that, delete both",
+				plural(l.Originals, "original of a salvaged segment", "originals of salvaged segments"), l.key())
 		}
 		if l.Stale > 0 {
 			add("siglake wal ls --state stale --lane "+l.key(),
