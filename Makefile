@@ -89,6 +89,10 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 bench: build ## throughput and latency of this machine against the otlp -> nop ceiling (medians of five)
 	cd testbed && $(GO) run ./cmd/bench
 
+.PHONY: bench-mirror
+bench-mirror: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## what the mirror costs and bears, against a store that discards and an S3 server (six minutes)
+	cd testbed && $(GO) run ./cmd/bench -mirror
+
 .PHONY: bench-parts
 bench-parts: ## rows per CPU second of the encoder, the layouts of the log, and the Parquet writer against iceberg-go's (ten minutes)
 	$(GO) test -run '^$$' -bench '^BenchmarkEncode$$' -count 5 ./internal/otelarrow

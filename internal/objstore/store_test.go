@@ -3,7 +3,9 @@ package objstore_test
 import (
 	"bytes"
 	"context"
+	"crypto/md5" //nolint:gosec // as the stores
 	"errors"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -115,6 +117,51 @@ func TestConformance(t *testing.T) {
 		require.NoError(t, err)
 		conformance(t, s)
 	})
+}
+
+// The digest that the store shows decides; where it shows another, as an ETag that is no MD5, or none, the bytes do.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	body, other := []byte("rows"), []byte("worm")
+	sum := func(b []byte) []byte {
+		s := md5.Sum(b) //nolint:gosec // as the stores
+		return s[:]
+	}
+	crc := func(b []byte) *uint32 {
+		n := crc32.ChecksumIEEE(b)
+		return &n
+	}
+	for name, c := range map[string]struct {
+		info  objstore.Info
+		there []byte
+		same  bool
+		read  bool
+	}{
+		"CRC":             {objstore.Info{CRC32: crc(body)}, nil, true, false},
+		"another CRC":     {objstore.Info{CRC32: crc(other)}, other, false, true},
+		"wrong CRC":       {objstore.Info{CRC32: crc(other), MD5: sum(body)}, body, true, true},
+		"MD5":             {objstore.Info{MD5: sum(body)}, nil, true, false},
+		"no MD5":          {objstore.Info{MD5: sum(other), Claimed: sum(body)}, other, false, true},
+		"claim":           {objstore.Info{Claimed: sum(body)}, nil, true, false},
+		"another claim":   {objstore.Info{Claimed: sum(other)}, other, false, true},
+		"nothing":         {objstore.Info{}, body, true, true},
+		"nothing, others": {objstore.Info{}, other, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &storetest.Store{}
+			s.Set("x", c.there)
+			c.info.Key, c.info.Size = "x", int64(len(body))
+			same, err := objstore.Holds(t.Context(), s, c.info, content(body))
+			require.NoError(t, err)
+			require.Equal(t, c.same, same)
+			require.Equal(t, c.read, len(s.Ops()) > 0)
+		})
+	}
+	s := &storetest.Store{}
+	s.Set("x", body[:2])
+	_, err := objstore.Holds(t.Context(), s, objstore.Info{Key: "x", Size: 4}, content(body))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a read that ends early says nothing")
 }
 
 // An object of a directory is durable, bytes and name, when Put returns; a power cut at each operation before leaves all of

@@ -54,6 +54,9 @@ func parse() (s settings, err error) {
 	flag.StringVar(&s.output, "output", "", "file for every single measurement as JSON")
 	flag.BoolVar(&s.mirror, "mirror", false, "what the mirror costs, and what it bears: against a store that discards and against an S3 server")
 	flag.Parse()
+	if s.mirror && (s.output != "" || s.rate != 0) {
+		return s, errors.New("-mirror has loads of its own and prints tables only: leave out -output and -rate")
+	}
 	for _, text := range strings.Split(*shapes, ",") {
 		var one shape
 		if _, err := fmt.Sscanf(text, "%dx%d", &one.connections, &one.batch); err != nil {
