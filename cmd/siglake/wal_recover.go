@@ -57,7 +57,7 @@ func newWALRecover(a *app) *cobra.Command {
 	fl.StringVar(&f.from, "from", a.getenv("SIGLAKE_WAL_MIRROR_URL"), "URL of the mirror (environment: SIGLAKE_WAL_MIRROR_URL)")
 	fl.StringVar(&f.to, "to", "", "directory of the write-ahead log to rebuild (required)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "read and decode everything, write nothing")
-	fl.BoolVar(&f.online, "online", false, "go on beside a collector that has the root open")
+	fl.BoolVar(&f.online, "online", false, "go on beside a collector that has the root open: restore to orphans/, where its drain looks everything up")
 	fl.IntVar(&f.concurrency, "concurrency", 8, "objects read at a time")
 	a.define(cmd.MarkFlagDirname("to"))
 	a.outputFlag(cmd, "text", "json")

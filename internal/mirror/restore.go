@@ -38,7 +38,8 @@ type RestoreOptions struct {
 	Store objstore.Store
 
 	DryRun bool // read and decode everything, write nothing
-	// Online goes on beside a writer or a drain that has the root; otherwise their locks are taken for the time.
+	// Online goes on beside a writer or a drain that has the root, and writes to orphans/ instead of sealed/; otherwise
+	// their locks are taken for the time.
 	Online bool
 	// Concurrency is how many objects are read at a time (8).
 	Concurrency int
@@ -256,7 +257,11 @@ func (r *restore) clean(l segment.Lane) error {
 	if r.opt.Online || r.opt.DryRun {
 		return nil
 	}
-	entries, err := r.opt.FS.List(l.Dir(segment.Sealed))
+	return errors.Join(r.cleanState(l, segment.Sealed), r.cleanState(l, segment.Orphans))
+}
+
+func (r *restore) cleanState(l segment.Lane, st segment.State) error {
+	entries, err := r.opt.FS.List(l.Dir(st))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -267,7 +272,7 @@ func (r *restore) clean(l segment.Lane) error {
 		if e.IsDir || !vfs.IsTemp(e.Name) {
 			continue
 		}
-		if err := r.opt.FS.Remove(l.Path(segment.Sealed, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := r.opt.FS.Remove(l.Path(st, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -338,7 +343,16 @@ func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
 	}
 }
 
-// write gives a body its name in sealed/: temporary file, sync, link, sync of the directory. A crash in between leaves
+// state is where restored segments go. A drain that runs believes what it sees come into sealed/ by the times and its proof, and
+// these may be older than both; what is in orphans/ it looks up in the table.
+func (r *restore) state() segment.State {
+	if r.opt.Online {
+		return segment.Orphans
+	}
+	return segment.Sealed
+}
+
+// write gives a body its name: temporary file, sync, link, sync of the directory. A crash in between leaves
 // the temporary file, or both names. A beginning of it in sealed/ is replaced; the drain drops one that is further on, and
 // writes only the rows behind it.
 func (r *restore) write(f find, body []byte) error {
@@ -349,7 +363,7 @@ func (r *restore) write(f find, body []byte) error {
 	if err := r.prepare(lane); err != nil {
 		return err
 	}
-	name := lane.Path(segment.Sealed, f.id.FileName())
+	name := lane.Path(r.state(), f.id.FileName())
 	if slices.ContainsFunc(f.beside, func(c local) bool { return c.state == segment.Sealed }) {
 		return vfs.WriteFile(r.root.FS(), name, body)
 	}

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
@@ -20,16 +22,23 @@ import (
 // tempSuffix ends the names of files being written. A crash leaves one; List does not show it.
 const tempSuffix = ".tmp"
 
+// tempLife is after which time since its last write a temporary file is a dead writer's. One attempt of the mirror is
+// over within minutes.
+const tempLife = time.Hour
+
 // dir is a directory as a store. gocloud.dev's syncs nothing; here an object is durable, bytes and name, when Put
 // returns.
 type dir struct {
 	fs   vfs.FS
 	root string
+
+	cleaned sync.Map // directories in which dead writers' files were looked for
 }
 
 func (d *dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// Put implements Store. A crash leaves the object, or a temporary file.
+// Put implements Store. A crash leaves the object, or a temporary file, which a later process removes that puts something
+// beside it.
 func (d *dir) Put(ctx context.Context, key string, c *Content) error {
 	return d.write(ctx, key, c, d.publish)
 }
@@ -41,7 +50,7 @@ func (d *dir) Replace(ctx context.Context, key string, c *Content) error {
 
 func (d *dir) write(ctx context.Context, key string, c *Content, publish func(temp, name string) error) (err error) {
 	name := d.path(key)
-	if err := d.fs.MkdirAll(filepath.Dir(name)); err != nil {
+	if err := errors.Join(d.fs.MkdirAll(filepath.Dir(name)), d.clean(path.Dir(key))); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
 	temp, err := d.temp(ctx, name, c)
@@ -54,6 +63,36 @@ func (d *dir) write(ctx context.Context, key string, c *Content, publish func(te
 	// The parent is synced after both: a crash before leaves the object, or the temporary file, or both.
 	if err := errors.Join(d.remove(temp), d.fs.SyncDir(filepath.Dir(name))); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
+	}
+	return nil
+}
+
+// clean removes what dead writers left in a directory of keys and in those above it, once in a life.
+func (d *dir) clean(keys string) error {
+	if _, done := d.cleaned.LoadOrStore(keys, true); done {
+		return nil
+	}
+	if keys != "." {
+		if err := d.clean(path.Dir(keys)); err != nil {
+			return err
+		}
+	}
+	in := d.path(keys)
+	entries, err := d.fs.List(in)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir || !strings.HasSuffix(e.Name, tempSuffix) {
+			continue
+		}
+		info, err := d.fs.Stat(filepath.Join(in, e.Name))
+		if err == nil && time.Since(info.ModTime) > tempLife {
+			err = d.remove(filepath.Join(in, e.Name))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its writer has finished
+			return err
+		}
 	}
 	return nil
 }

@@ -8,7 +8,10 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -237,4 +240,29 @@ func TestParseURL(t *testing.T) {
 	require.True(t, l.Contains(l.Join("y")))
 	require.False(t, l.Contains(objstore.Location{Scheme: "s3", Bucket: "b", Path: "xy"}))
 	require.False(t, l.Join("y").Contains(l))
+}
+
+// BND-1: what a writer that died left in a directory goes with the first Put of another life; what is being written stays.
+func TestFile_a_dead_writers_file_goes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dead, above := filepath.Join(root, "t", "events", "x.arrow.0011223344556677.tmp"), filepath.Join(root, "m.json.0011223344556677.tmp")
+	alive := filepath.Join(root, "t", "events", "y.arrow.0011223344556677.tmp")
+	require.NoError(t, os.MkdirAll(filepath.Dir(dead), 0o750))
+	for _, name := range []string{dead, above, alive} {
+		require.NoError(t, os.WriteFile(name, []byte("half"), 0o600))
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(dead, long, long))
+	require.NoError(t, os.Chtimes(above, long, long))
+	s, err := objstore.Open(t.Context(), "file://"+root, objstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Put(t.Context(), "t/events/z.arrow", content([]byte("rows"))))
+	require.NoFileExists(t, dead)
+	require.NoFileExists(t, above)
+	require.FileExists(t, alive)
+	require.NoError(t, os.Chtimes(alive, long, long))
+	require.NoError(t, s.Put(t.Context(), "t/events/w.arrow", content([]byte("rows"))))
+	require.FileExists(t, alive, "one look in a life")
+	require.NoError(t, s.Close())
 }
