@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 )
 
@@ -32,6 +33,34 @@ func (t *Table) Lookup(ctx context.Context, ids []string) (map[string]int64, err
 		return nil, err
 	}
 	return t.committed(ctx, st, ids)
+}
+
+// Seen is a state of a table that was seen before. The zero value: none was.
+type Seen struct {
+	Table    uuid.UUID // the incarnation
+	Sequence int64
+	Metadata string
+}
+
+// Committed is Lookup for who has no Table: in the table of tenant and index, which is not made when it is missing.
+//
+//	errors  ErrNoTable; *IncarnationError and *GoneBackError when the catalog shows another or an older table than was
+//	        seen; anything means "not known", never "not committed"
+//	ctx     ends it
+func (l *Lake) Committed(ctx context.Context, tenant, index string, seen Seen, ids []string) (map[string]int64, error) {
+	if err := checkIdentifier(tenant, index); err != nil {
+		return nil, err
+	}
+	t := &Table{lake: l, id: table.Identifier{NamespaceOf(tenant), index}, uuid: seen.Table}
+	if t.uuid == uuid.Nil {
+		tbl, err := l.open(ctx, t.id)
+		if err != nil {
+			return nil, err
+		}
+		t.uuid = tbl.Metadata().TableUUID()
+	}
+	t.Expect(seen.Sequence, seen.Metadata)
+	return t.Lookup(ctx, ids)
 }
 
 // committed is Lookup in a state of the table.

@@ -56,14 +56,27 @@ func batch(t testing.TB, ids ...int64) []byte {
 // rows are the ids in an object or file.
 func rows(t testing.TB, body []byte) []int64 {
 	t.Helper()
-	seg, err := frame.Decode(bytes.NewReader(body), int64(len(body)), frame.DecodeOptions{})
+	out, err := decoded(body)
 	require.NoError(t, err)
+	return out
+}
+
+// rowsOf is rows of what may be none.
+func rowsOf(body []byte) []int64 {
+	out, _ := decoded(body)
+	return out
+}
+
+func decoded(body []byte) (out []int64, err error) {
+	seg, err := frame.Decode(bytes.NewReader(body), int64(len(body)), frame.DecodeOptions{})
+	if err != nil {
+		return nil, err
+	}
 	defer seg.Release()
-	var out []int64
 	for _, b := range seg.Batches {
 		out = append(out, b.Column(0).(*array.Int64).Int64Values()...)
 	}
-	return out
+	return out, nil
 }
 
 // rig is a log, its mirror and the store, all in memory. Use it inside synctest.Test.
@@ -200,12 +213,17 @@ func content(t testing.TB, f vfs.File) []byte {
 // counter reads a counter of the mirror; attrs are label values that must all match.
 func (r *rig) counter(name string, attrs ...string) int64 {
 	r.t.Helper()
+	return r.sum("siglake_wal_mirror_"+name, attrs...)
+}
+
+func (r *rig) sum(name string, attrs ...string) int64 {
+	r.t.Helper()
 	var rm metricdata.ResourceMetrics
 	require.NoError(r.t, r.read.Collect(r.t.Context(), &rm))
 	for _, sm := range rm.ScopeMetrics {
 		for _, m := range sm.Metrics {
 			sum, ok := m.Data.(metricdata.Sum[int64])
-			if !ok || m.Name != "siglake_wal_mirror_"+name {
+			if !ok || m.Name != name {
 				continue
 			}
 			var total int64

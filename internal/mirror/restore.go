@@ -222,8 +222,7 @@ func (r *restore) run(ctx context.Context, found []find) error {
 	return errors.Join(g.Wait(), ctx.Err())
 }
 
-// have is every name of a segment in the root, by id. States are listed in the order in which segments pass through
-// them, sealed/ once more at the end, so that a running drain carries none past us.
+// have is every name of a segment in the root, by id.
 func (r *restore) have() (map[segment.ID][]local, error) {
 	ids := map[segment.ID][]local{}
 	if r.root == nil {
@@ -237,19 +236,29 @@ func (r *restore) have() (map[segment.ID][]local, error) {
 		if err := r.clean(l); err != nil {
 			return nil, err
 		}
-		for _, st := range []segment.State{
-			segment.Active, segment.Sealed, segment.Processing, segment.Orphans, segment.Stale, segment.Poison, segment.Committed, segment.Sealed,
-		} {
-			entries, _, err := l.List(st)
-			if err != nil {
-				return nil, err
-			}
-			for _, e := range entries {
-				ids[e.ID] = append(ids[e.ID], local{l, st, e.Name})
-			}
+		if err := eachName(l, func(st segment.State, e segment.Entry) {
+			ids[e.ID] = append(ids[e.ID], local{l, st, e.Name})
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil
+}
+
+// eachName shows every name of a segment in a lane, of the further states too. States are listed in the order in which
+// segments pass through them, sealed/ once more at the end, so that a running drain carries none past us.
+func eachName(l segment.Lane, found func(segment.State, segment.Entry), more ...segment.State) error {
+	for _, st := range append(more, segment.Active, segment.Sealed, segment.Processing, segment.Orphans,
+		segment.Stale, segment.Poison, segment.Committed, segment.Sealed) {
+		entries, _, err := l.List(st)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			found(st, e)
+		}
+	}
+	return nil
 }
 
 // clean removes the temporary files that an interrupted run left. Beside a drain nobody's are touched.

@@ -115,7 +115,12 @@ func (m *Mirror) put(ctx context.Context, key string, body *objstore.Content) er
 
 // limit is how long one attempt may take.
 func (m *Mirror) limit(size int64) time.Duration {
-	return m.opt.AttemptTimeout + time.Duration(size>>20)*time.Second
+	return timeFor(m.opt.AttemptTimeout, size)
+}
+
+// timeFor is an attempt's time with what the size of its object adds.
+func timeFor(attempt time.Duration, size int64) time.Duration {
+	return attempt + time.Duration(size>>20)*time.Second
 }
 
 // there tells whether the object is there and is the segment; errConflict when it is another.

@@ -115,14 +115,14 @@ func (c Census) missing(n Numbers) map[string]Spans {
 	out := map[string]Spans{}
 	for writer, t := range c.writers {
 		w := n.of(writer)
-		known := w.Settled.with(w.Missing).with(spansOf(t.here)).with(t.void)
-		if m := upTo(max(t.top, w.Top)).without(known); len(m) > 0 {
+		known := w.Settled.With(w.Missing).With(SpansOf(t.here)).With(t.void)
+		if m := upTo(max(t.top, w.Top)).Without(known); len(m) > 0 {
 			out[writer] = m
 		}
 	}
 	for _, w := range n.Writers { // those without a name any more
 		if c.writers[w.Writer] == nil {
-			if m := upTo(w.Top).without(w.Settled.with(w.Missing)); len(m) > 0 {
+			if m := upTo(w.Top).Without(w.Settled.With(w.Missing)); len(m) > 0 {
 				out[w.Writer] = m
 			}
 		}
@@ -147,9 +147,9 @@ func (n *Numbers) settleCensus(c Census) bool {
 	changed := false
 	for _, writer := range sortedKeys(c.writers) {
 		t := c.writers[writer]
-		aside := spansOf(t.aside)
+		aside := SpansOf(t.aside)
 		if len(aside)+len(t.void) > 0 {
-			changed = n.settle(writer, aside.with(t.void), aside.top()) || changed
+			changed = n.settle(writer, aside.With(t.void), aside.top()) || changed
 		}
 	}
 	return changed
@@ -194,7 +194,7 @@ func (l Lane) Gaps() ([]Gap, error) {
 		var again map[string]Spans
 		again, n, err = l.look()
 		for writer, m := range missing {
-			missing[writer] = m.without(m.without(again[writer]))
+			missing[writer] = m.Without(m.Without(again[writer]))
 		}
 	}
 	if err != nil {
@@ -261,7 +261,7 @@ func (l Lane) addVoids(c *Census) error {
 		}
 	}
 	for _, t := range c.writers {
-		t.void = newSpans(t.void...)
+		t.void = NewSpans(t.void...)
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ const (
 	// DoctorName is the directory in which siglake doctor tries the volume while it runs.
 	DoctorName    = "siglake-wal.doctor"
 	drainWakeName = "drain.wake"
+	// RetentionName is the record of what is known committed of a mirror's objects (internal/mirror).
+	RetentionName = "mirror-retention.json"
 	leasesName    = "leases"
 	consumersName = "consumers"
 	ownerName     = "owner"
@@ -48,7 +50,8 @@ func reserved(name string) bool {
 // rootFile tells whether a name in a root is ours and no tenant.
 func rootFile(name string) bool {
 	switch name {
-	case markerName, markerName + ".tmp", reserveName, DoctorName, LockName, DrainLockName, drainWakeName, leasesName, consumersName:
+	case markerName, markerName + ".tmp", reserveName, DoctorName, LockName, DrainLockName, drainWakeName, leasesName, consumersName,
+		RetentionName, RetentionName + ".tmp":
 		return true
 	}
 	return strings.HasPrefix(name, markerName+damagedSuffix)

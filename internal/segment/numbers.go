@@ -81,7 +81,7 @@ func parseNumbers(b []byte) (Numbers, error) {
 				return Numbers{}, fmt.Errorf("%w: writer %s: numbers %d to %d", ErrRecord, w.Writer, s[0], s[1])
 			}
 		}
-		w.Settled, w.Missing = newSpans(w.Settled...), newSpans(w.Missing...)
+		w.Settled, w.Missing = NewSpans(w.Settled...), NewSpans(w.Missing...)
 	}
 	return n, nil
 }
@@ -120,7 +120,7 @@ func (n *Numbers) Settle(ids []ID) bool {
 	}
 	changed := false
 	for _, writer := range sortedKeys(by) {
-		settled := spansOf(by[writer])
+		settled := SpansOf(by[writer])
 		changed = n.settle(writer, settled, settled.top()) || changed
 	}
 	return changed
@@ -129,11 +129,11 @@ func (n *Numbers) Settle(ids []ID) bool {
 // settle adds to one writer; the numbers are missing no more. It tells whether that is news.
 func (n *Numbers) settle(writer string, settled Spans, top uint64) bool {
 	w := n.of(writer)
-	missing := w.Missing.without(settled)
-	if top <= w.Top && len(settled.without(w.Settled)) == 0 && slices.Equal(missing, w.Missing) {
+	missing := w.Missing.Without(settled)
+	if top <= w.Top && len(settled.Without(w.Settled)) == 0 && slices.Equal(missing, w.Missing) {
 		return false
 	}
-	w.Top, w.Settled, w.Missing = max(w.Top, top), w.Settled.with(settled), missing
+	w.Top, w.Settled, w.Missing = max(w.Top, top), w.Settled.With(settled), missing
 	n.put(w)
 	return true
 }
@@ -141,7 +141,7 @@ func (n *Numbers) settle(writer string, settled Spans, top uint64) bool {
 // miss records a gap that is being reported.
 func (n *Numbers) miss(writer string, missing Spans) {
 	w := n.of(writer)
-	w.Missing = w.Missing.with(missing)
+	w.Missing = w.Missing.With(missing)
 	n.put(w)
 }
 

@@ -29,7 +29,7 @@ func TestSpans(t *testing.T) {
 				set[n] = true
 			}
 		}
-		return newSpans(all...), set
+		return NewSpans(all...), set
 	}
 	check := func(s Spans, want func(n uint64) bool) {
 		t.Helper()
@@ -38,21 +38,21 @@ func TestSpans(t *testing.T) {
 			require.True(t, i == 0 || sp[0] > s[i-1][1]+1, s)
 		}
 		for n := uint64(1); n < 30; n++ {
-			require.Equal(t, !want(n), len(Spans{{n, n}}.without(s)) > 0, "%d in %v", n, s)
+			require.Equal(t, !want(n), len(Spans{{n, n}}.Without(s)) > 0, "%d in %v", n, s)
 		}
 	}
 	for range 2000 {
 		a, inA := draw()
 		b, inB := draw()
 		check(a, func(n uint64) bool { return inA[n] })
-		check(a.with(b), func(n uint64) bool { return inA[n] || inB[n] })
-		check(a.without(b), func(n uint64) bool { return inA[n] && !inB[n] })
+		check(a.With(b), func(n uint64) bool { return inA[n] || inB[n] })
+		check(a.Without(b), func(n uint64) bool { return inA[n] && !inB[n] })
 	}
 	last := uint64(math.MaxUint64)
-	require.Equal(t, Spans{{1, last}}, upTo(last).with(Spans{{last, last}}))
-	require.Equal(t, Spans{{1, last - 1}}, upTo(last).without(Spans{{last, last}}))
+	require.Equal(t, Spans{{1, last}}, upTo(last).With(Spans{{last, last}}))
+	require.Equal(t, Spans{{1, last - 1}}, upTo(last).Without(Spans{{last, last}}))
 	require.Empty(t, upTo(0))
-	require.Equal(t, Spans{{1, 3}, {5, 5}}, spansOf([]uint64{3, 5, 2, 1, 3}))
+	require.Equal(t, Spans{{1, 3}, {5, 5}}, SpansOf([]uint64{3, 5, 2, 1, 3}))
 }
 
 func simLaneOf(t *testing.T) (*simfs.FS, Lane) {

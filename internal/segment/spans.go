@@ -8,11 +8,11 @@ import (
 // Span is a run of sequence numbers, from the first to the last, both in it. In JSON [first,last].
 type Span [2]uint64
 
-// Spans is a set of sequence numbers: spans in order that neither meet nor touch. Made by newSpans.
+// Spans is a set of sequence numbers: spans in order that neither meet nor touch. Made by NewSpans and SpansOf.
 type Spans []Span
 
-// newSpans orders spans and joins those that meet or touch.
-func newSpans(all ...Span) Spans {
+// NewSpans orders spans and joins those that meet or touch.
+func NewSpans(all ...Span) Spans {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var out Spans
@@ -26,20 +26,20 @@ func newSpans(all ...Span) Spans {
 	return out
 }
 
-// spansOf is the set of single numbers.
-func spansOf(numbers []uint64) Spans {
+// SpansOf is the set of single numbers.
+func SpansOf(numbers []uint64) Spans {
 	all := make([]Span, len(numbers))
 	for i, n := range numbers {
 		all[i] = Span{n, n}
 	}
-	return newSpans(all...)
+	return NewSpans(all...)
 }
 
-// with is the union.
-func (s Spans) with(o Spans) Spans { return newSpans(append(slices.Clone(s), o...)...) }
+// With is the union.
+func (s Spans) With(o Spans) Spans { return NewSpans(append(slices.Clone(s), o...)...) }
 
-// without is s less o.
-func (s Spans) without(o Spans) Spans {
+// Without is s less o.
+func (s Spans) Without(o Spans) Spans {
 	var out Spans
 	for _, a := range s {
 		for _, b := range o {
@@ -60,6 +60,12 @@ func (s Spans) without(o Spans) Spans {
 		}
 	}
 	return out
+}
+
+// Has tells whether a number is in the set.
+func (s Spans) Has(n uint64) bool {
+	i, found := slices.BinarySearchFunc(s, n, func(a Span, n uint64) int { return cmp.Compare(a[0], n) })
+	return found || i > 0 && n <= s[i-1][1]
 }
 
 // top is the greatest number, 0 in an empty set.

@@ -1,0 +1,68 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
+)
+
+// Committed tells how many rows of each segment the table of tenant and index has now: rows [0, n). An id that is
+// missing from the result has none, nor has any in a table that is missing, which is not made.
+//
+//	errors  anything means "not known", never "not committed": the table is another than the root's lane is bound to, or
+//	        shows less than was committed to it from there (a catalog that went back)
+func Committed(ctx context.Context, l *lake.Lake, root *segment.Root, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
+	seen, err := seenOf(root, tenant, index)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id.String()
+	}
+	found, err := l.Committed(ctx, tenant, index, seen, names)
+	if err != nil && !errors.Is(err, lake.ErrNoTable) {
+		return nil, fmt.Errorf("look up %d segments: %w", len(ids), err)
+	}
+	out := make(map[segment.ID]int64, len(found))
+	for i, id := range ids {
+		if n, ok := found[names[i]]; ok {
+			out[id] = n
+		}
+	}
+	return out, nil
+}
+
+// seenOf is the newest state of the table that was committed to from this root; zero if it has no such lane. A legacy
+// lane and the one beside it share a table.
+func seenOf(root *segment.Root, tenant, index string) (lake.Seen, error) {
+	lanes, _, err := root.Lanes()
+	if err != nil {
+		return lake.Seen{}, err
+	}
+	var newest lake.Seen
+	for _, l := range lanes {
+		if l.Tenant() != tenant || l.Index() != index {
+			continue
+		}
+		head, ok, err := l.Head()
+		if err != nil {
+			return lake.Seen{}, fmt.Errorf("read head: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		if newest.Table != uuid.Nil && newest.Table != head.Table {
+			return lake.Seen{}, errors.New("two lanes of one table are bound to different incarnations of it")
+		}
+		if head.Sequence >= newest.Sequence {
+			newest = lake.Seen{Table: head.Table, Sequence: head.Sequence, Metadata: head.Metadata}
+		}
+	}
+	return newest, nil
+}
