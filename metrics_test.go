@@ -44,6 +44,7 @@ First look at these:
 | are requests refused? | ` + "`siglake_wal_refused_total`, `siglake_wal_appends_total{outcome=\"failed\"}`" + ` |
 | do rows reach their tables? | ` + "`siglake_compactor_sealed_pending_oldest_age_seconds`, `siglake_compactor_lanes_failing`" + ` |
 | is the log copied off its volume? | ` + "`siglake_wal_mirror_oldest_pending_age_seconds`, `siglake_wal_mirror_failures_total`, `siglake_wal_mirror_conflicts_total`" + ` |
+| does the mirror grow for ever? | ` + "`siglake_compactor_mirror_retention_objects`, `siglake_compactor_mirror_retention_errors_total`" + ` |
 | is anything damaged or held? | ` + "`siglake_compactor_segments_poisoned_total`, `siglake_compactor_orphans_held`, `siglake_wal_partials_poisoned_total`" + ` |
 
 This table is compared with what running components export; ` + "`go test -run TestMetricsDocument -update .`" + ` rewrites it.
@@ -65,6 +66,7 @@ func TestMetricsDocument(t *testing.T) {
 	require.True(t, ok)
 	drainConfig.WALDirectory, drainConfig.Warehouse = wal, filepath.Join(dir, "warehouse")
 	drainConfig.Catalog = configopaque.String("sqlite://" + filepath.Join(dir, "catalog.db"))
+	drainConfig.Mirror.BucketURL = "file://" + filepath.Join(dir, "bucket")
 	drainConfig.Promote = []lakecompactor.PromoteConfig{{Attribute: "http.route"}}
 	drainConfig.Gate.Age, drainConfig.PollInterval = 10*time.Millisecond, 10*time.Millisecond
 	set := extensiontest.NewNopSettings(drain.Type())

@@ -288,7 +288,11 @@ func (r *recovered) write(w interface{ Write([]byte) (int, error) }) error {
 		fmt.Fprintf(&b, "failed: %s: %s\n", oneLine(f.Key), oneLine(f.Reason))
 	}
 	for _, g := range r.Gaps {
-		fmt.Fprintf(&b, "gap: lane %s, writer %s, numbers %d to %d have no object\n", g.Lane, g.Writer, g.First, g.Last)
+		fmt.Fprintf(&b, "no object: lane %s, writer %s, numbers %d to %d\n", g.Lane, g.Writer, g.First, g.Last)
+	}
+	if len(r.Gaps) > 0 {
+		b.WriteString("Segments without an object are, as a rule, committed: the compactor deletes their copies when retention::mirror is over.\n" +
+			"Else they were empty, or were lost with the volume before their upload. Compare the rows of the tables.\n")
 	}
 	for _, key := range r.Named {
 		fmt.Fprintf(&b, "no segment, left alone: %s\n", oneLine(key))

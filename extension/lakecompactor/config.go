@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/config/configopaque"
 
 	"github.com/siglakecol/siglakecol/extension/internal/stores"
+	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	Retention RetentionConfig `mapstructure:"retention"`
 	// Snapshots says how many snapshots of a table stay.
 	Snapshots SnapshotsConfig `mapstructure:"snapshots"`
+	// Mirror is where the copies of the log are that Retention.Mirror is about: the keys of the walmirror extension.
+	Mirror stores.MirrorConfig `mapstructure:"mirror"`
 	// MaxBytesInFlight bounds the bytes of segments being drained at a time, and with it memory.
 	MaxBytesInFlight int64 `mapstructure:"max_bytes_in_flight"`
 	// Promote lists attributes that get columns of their own.
@@ -59,6 +62,9 @@ type GateConfig struct {
 type RetentionConfig struct {
 	// WAL is for segments in committed/, counted from their commit.
 	WAL time.Duration `mapstructure:"wal"`
+	// Mirror is for their copies in the mirror, counted from when they were found committed and gone from the volume.
+	// 0: they stay.
+	Mirror time.Duration `mapstructure:"mirror"`
 
 	// prevent unkeyed literals
 	_ struct{}
@@ -101,8 +107,9 @@ func createDefaultConfig() component.Config {
 		S3:               stores.Default(),
 		Gate:             GateConfig{Bytes: 32 << 20, Age: 10 * time.Second},
 		PollInterval:     time.Second,
-		Retention:        RetentionConfig{WAL: time.Minute},
 		Snapshots:        SnapshotsConfig{RetainLast: 100, Interval: time.Minute},
+		Retention:        RetentionConfig{WAL: time.Minute, Mirror: 24 * time.Hour},
+		Mirror:           stores.DefaultMirror(),
 		MaxBytesInFlight: 64 << 20,
 	}
 }
@@ -124,6 +131,9 @@ func (c *Config) Validate() error {
 	if c.PollInterval < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("poll_interval: %s is too short; give at least 10ms, for example 1s", c.PollInterval))
 	}
+	if at, err := c.Mirror.Location(); err == nil && !c.Mirror.Idle() && c.WALDirectory != "" && placeErr == nil {
+		errs = append(errs, c.mirrorApart(at))
+	}
 	_, promoteErr := c.promotions()
 	return errors.Join(append(errs, promoteErr)...)
 }
@@ -142,10 +152,14 @@ func (c *GateConfig) Validate() error {
 
 // Validate is called for the section by itself.
 func (c *RetentionConfig) Validate() error {
+	var errs []error
 	if c.WAL <= 0 {
-		return fmt.Errorf("wal: %s is not a duration; give one above 0, for example 60s", c.WAL)
+		errs = append(errs, fmt.Errorf("wal: %s is not a duration; give one above 0, for example 60s", c.WAL))
 	}
-	return nil
+	if c.Mirror != 0 && c.Mirror < mirror.LeastKeep {
+		errs = append(errs, fmt.Errorf("mirror: %s is below %s, within which an upload may still be on its way; give for example 24h, or 0 for never", c.Mirror, mirror.LeastKeep))
+	}
+	return errors.Join(errs...)
 }
 
 // Validate is called for the section by itself.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -92,12 +93,21 @@ func (c *compactor) run(ctx context.Context) error {
 		Holder:           holder(c.set.ID, time.Now()),
 		Status:           c.report,
 	}
-	if keep := c.cfg.Snapshots; keep.RetainLast > 0 {
-		opt.Beside = func(ctx context.Context, l *lake.Lake) {
-			l.Maintain(ctx, lake.Upkeep{RetainLast: keep.RetainLast, Interval: keep.Interval})
+	retention, closeMirror, err := c.retention(ctx, meter)
+	if err != nil {
+		return err
+	}
+	opt.Beside = func(ctx context.Context, l *lake.Lake) {
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		if keep := c.cfg.Snapshots; keep.RetainLast > 0 {
+			beside.Go(func() { l.Maintain(ctx, lake.Upkeep{RetainLast: keep.RetainLast, Interval: keep.Interval}) })
+		}
+		if retention != nil {
+			beside.Go(func() { c.retain(ctx, l, retention) })
 		}
 	}
-	return drain.Run(ctx, opt)
+	return errors.Join(drain.Run(ctx, opt), closeMirror())
 }
 
 // report passes on what keeps the drain from its work; the drain has logged it.

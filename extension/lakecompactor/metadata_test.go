@@ -80,7 +80,12 @@ func compare(t *testing.T, want declared, w declaredMetric, m metricdata.Metrics
 		}
 	case metricdata.Gauge[int64]:
 		require.NotNil(t, w.Gauge, m.Name)
-		require.Len(t, data.DataPoints, 1)
+		require.Len(t, data.DataPoints, max(1, len(w.Values)))
+		for _, dp := range data.DataPoints {
+			sets = append(sets, dp.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		require.NotNil(t, w.Histogram, m.Name)
 	case metricdata.Gauge[float64]:
 		require.NotNil(t, w.Gauge, m.Name)
 		require.Len(t, data.DataPoints, 1)
@@ -118,6 +123,7 @@ func collect(t *testing.T) map[string]metricdata.Metrics {
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	cfg, host := dirs(t), newHost()
 	cfg.Promote = []PromoteConfig{{Attribute: "http.route"}}
+	cfg.Mirror.BucketURL = "file://" + t.TempDir()
 	ext, err := NewFactory().Create(t.Context(), set, cfg)
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(t.Context(), host))

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/extension/extensioncapabilities"
 
+	"github.com/siglakecol/siglakecol/extension/internal/stores"
 	"github.com/siglakecol/siglakecol/internal/objstore"
 )
 
@@ -28,7 +29,7 @@ type effective struct {
 // its directory with a warehouse would have its objects taken for the tables' or the reverse.
 func (w *walmirror) NotifyConfigSnapshot(_ context.Context, snapshot extensioncapabilities.ConfigSnapshot) error {
 	conf := snapshot.Effective()
-	if conf == nil || w.cfg.idle() {
+	if conf == nil || w.cfg.Idle() {
 		return nil
 	}
 	var cfg effective
@@ -58,10 +59,7 @@ func (w *walmirror) named(cfg *effective) error {
 
 // apart refuses a mirror inside the warehouse of a compactor, and the reverse.
 func (w *walmirror) apart(cfg *effective) error {
-	at, err := w.cfg.location()
-	if err == nil {
-		at, err = absolute(at)
-	}
+	at, err := w.cfg.Location()
 	if err != nil {
 		return err
 	}
@@ -88,9 +86,9 @@ func warehouse(text string) (objstore.Location, error) {
 		if err != nil {
 			return objstore.Location{}, err
 		}
-		return absolute(l)
+		return stores.Absolute(l)
 	}
-	return absolute(objstore.Location{Scheme: "file", Path: filepath.Clean(text)})
+	return stores.Absolute(objstore.Location{Scheme: "file", Path: filepath.Clean(text)})
 }
 
 func typeOf(id string) string {

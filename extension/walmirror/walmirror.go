@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
@@ -42,7 +41,7 @@ func (w *walmirror) Start(ctx context.Context, host component.Host) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.host = host
-	if w.cfg.idle() {
+	if w.cfg.Idle() {
 		key := "bucket_url"
 		if w.cfg.BucketURL != "" {
 			key = "prefix"
@@ -51,27 +50,14 @@ func (w *walmirror) Start(ctx context.Context, host component.Host) error {
 			zap.String("until", "the compactor has committed them"), zap.String("empty", "extensions::"+w.set.ID.String()+"::"+key))
 		return nil
 	}
-	at, err := w.cfg.location()
+	at, err := w.cfg.Location()
 	if err != nil {
-		return fmt.Errorf("extensions::%s::bucket_url: %w", w.set.ID, err)
-	}
-	if at, err = absolute(at); err != nil {
 		return fmt.Errorf("extensions::%s::bucket_url: %w", w.set.ID, err)
 	}
 	if w.store, err = objstore.Open(ctx, at.String(), objstore.Options{S3: w.cfg.S3.Options()}); err != nil {
 		return fmt.Errorf("extensions::%s::bucket_url: %w", w.set.ID, err)
 	}
 	return nil
-}
-
-// absolute makes a relative directory mean what it means now.
-func absolute(l objstore.Location) (objstore.Location, error) {
-	if l.Scheme != "file" {
-		return l, nil
-	}
-	dir, err := filepath.Abs(l.Path)
-	l.Path = dir
-	return l, err
 }
 
 // Attach begins to mirror the WAL root at dir, an absolute path, and returns who is told of its segments; nil while
@@ -85,10 +71,7 @@ func (w *walmirror) Attach(dir string) (*mirror.Mirror, error) {
 	if w.mirror != nil {
 		return nil, fmt.Errorf("extensions::%s mirrors %s already; give each WAL root a mirror of its own, with a prefix of its own", w.set.ID, w.root)
 	}
-	at, err := w.cfg.location()
-	if err == nil {
-		at, err = absolute(at)
-	}
+	at, err := w.cfg.Location()
 	if err != nil {
 		return nil, err
 	}

@@ -44,17 +44,16 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
 	defaults := Config{
-		Prefix: "wal-mirror", S3: stores.S3Config{Checksum: "when_required"},
+		MirrorConfig:  stores.MirrorConfig{Prefix: "wal-mirror", S3: stores.S3Config{Checksum: "when_required"}},
 		SweepInterval: 5 * time.Minute, Concurrency: 4, AttemptTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
 	}
 	require.Equal(t, &defaults, load(t, "walmirror"))
 	yes := true
 	require.Equal(t, &Config{
-		BucketURL: "s3://telemetry/dir", Prefix: "a/b",
-		S3: stores.S3Config{
+		MirrorConfig: stores.MirrorConfig{BucketURL: "s3://telemetry/dir", Prefix: "a/b", S3: stores.S3Config{
 			Endpoint: "https://minio.example.net:9000", Region: "eu-central-1", AccessKeyID: "id", SecretAccessKey: "not-to-be-seen",
 			SessionToken: "nor-this", PathStyle: &yes, Checksum: "when_supported",
-		},
+		}},
 		SweepInterval: time.Minute, ActiveInterval: 10 * time.Second, Concurrency: 8, AttemptTimeout: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}, load(t, "walmirror/all"))
 	for _, id := range []string{"walmirror", "walmirror/all", "walmirror/off"} {

@@ -38,8 +38,8 @@ type Finding struct {
 	Reason string `json:"reason"`
 }
 
-// LaneGap is a run of numbers of one writer of which the mirror has no object though it has later ones: the segments were void,
-// or deleted from the mirror after their commit, or lost with the volume before their upload.
+// LaneGap is a run of numbers of one writer of which the mirror has no object though it has later ones: retention has deleted
+// them after their commit, or the segments were void, or lost with the volume before their upload.
 type LaneGap struct {
 	Lane   string `json:"lane"`
 	Writer string `json:"writer"`
