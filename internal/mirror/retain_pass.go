@@ -128,7 +128,7 @@ func (p *pass) list(ctx context.Context, prefix string, each func(find) error) e
 		if !ok {
 			return nil
 		}
-		err := each(find{o, info.Key, info.Size})
+		err := each(find{object: o, key: info.Key, size: info.Size})
 		listing = err == nil
 		return err
 	})

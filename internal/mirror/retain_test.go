@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/objstore/storetest"
 	"github.com/siglakecol/siglakecol/internal/segment"
@@ -195,11 +196,11 @@ func TestRetention_active_first(t *testing.T) {
 		ids := r.uploaded(2)
 		r.drained(b)
 		r.stop(time.Minute)
-		body := r.store.Objects()[key(ids[0])]
+		body, whole := r.store.Objects()[key(ids[0])], r.store.Objects()[key(ids[1])]
 		r.store.Set(activeKey(ids[0]), body)
 		r.store.Set("_active/"+ids[0].PartialName(), body) // the reference system's layout
 		r.store.Remove(key(ids[1]))
-		r.store.Set(activeKey(ids[1]), body)
+		r.store.Set(activeKey(ids[1]), whole)
 		stop := r.retain(b, nil)
 		after(keep + 2*time.Hour)
 		stop()
@@ -262,12 +263,13 @@ func TestRetention_unproved(t *testing.T) {
 	})
 }
 
-// What is no segment is not asked about and not touched; an object that is named like one and is none stays.
+// What is no segment is not asked about and not touched; an object that is named like one and is none, or another one,
+// stays.
 func TestRetention_foreign(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newRig(t).start(), &tables{}
-		ids := r.uploaded(2)
+		ids := r.uploaded(3)
 		r.drained(b)
 		r.stop(time.Minute)
 		foreign := []string{"README", "t/events/notes.txt", "a/b/c/" + ids[0].FileName()}
@@ -275,10 +277,11 @@ func TestRetention_foreign(t *testing.T) {
 			r.store.Set(k, []byte("x"))
 		}
 		r.store.Set(key(ids[1]), []byte("garbage"))
+		r.store.Set(key(ids[2]), r.store.Objects()[key(ids[0])])
 		stop := r.retain(b, nil)
 		defer stop()
 		after(2 * keep)
-		require.ElementsMatch(t, append(foreign, key(ids[1])), r.objects())
+		require.ElementsMatch(t, append(foreign, key(ids[1]), key(ids[2])), r.objects())
 		require.Positive(t, r.retained("errors_total", "read"))
 	})
 }
@@ -370,10 +373,10 @@ func TestRetention_bounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newRig(t).start(), &tables{}
-		ids := r.uploaded(1)
-		body := r.store.Objects()[key(ids[0])]
+		r.uploaded(1)
 		r.drained(b)
 		r.stop(time.Minute)
+		body := nameless(t)
 		const most, unproved, proved = 600, 1300, 1250
 		namer := segment.NewNamer([6]byte{9})
 		for i := range unproved + proved {
@@ -391,6 +394,15 @@ func TestRetention_bounds(t *testing.T) {
 		require.Len(t, r.objects(), unproved)
 		require.EqualValues(t, proved+1, r.retained("deleted_total"))
 	})
+}
+
+// nameless is a segment of two rows that does not say which one.
+func nameless(t *testing.T) []byte {
+	t.Helper()
+	schema, err := frame.EncodeSchema(rowSchema)
+	require.NoError(t, err)
+	h := frame.Header{Partial: true}.Encode()
+	return slices.Concat(h[:], schema, batch(t, 1, 2))
 }
 
 // The record is a cache: damaged it is begun anew; of a newer version it is left alone, and so are the objects.
