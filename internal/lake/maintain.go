@@ -229,22 +229,25 @@ func (k *keeper) collect(ctx context.Context, e *kept, tbl *table.Table) error {
 	all := e.waste
 	e.waste = nil
 	for _, w := range all {
+		if len(without(w.gone, tbl.Metadata())) < len(w.gone) {
+			continue // the commit was not made after all
+		}
 		if !w.found {
 			var err error
-			w.gone = without(w.gone, tbl.Metadata()) // the commit may have failed
 			if w.files, err = k.lake.unreached(tbl.Metadata(), w.gone); err != nil {
 				errs = append(errs, err)
 				continue
 			}
 			w.found = true
+			for i, s := range w.gone {
+				w.gone[i] = table.Snapshot{SnapshotID: s.SnapshotID} // the rest of it is large
+			}
 		}
-		switch {
-		case len(without(w.gone, tbl.Metadata())) < len(w.gone): // the catalog went back: hands off
-		case k.lake.now().Sub(w.since) < readersTime || namesMetadata(tbl, w.base):
+		if k.lake.now().Sub(w.since) < readersTime || namesMetadata(tbl, w.base) {
 			e.waste = append(e.waste, w)
-		default:
-			k.remove(ctx, w.files)
+			continue
 		}
+		k.remove(ctx, w.files)
 	}
 	return errors.Join(errs...)
 }

@@ -40,6 +40,7 @@ func TestEnsure_makes_each_table_once(t *testing.T) {
 		require.Equal(t, 2, order.Len())
 		require.Equal(t, "0", raw.Properties()[table.CommitNumRetriesKey])
 		require.Equal(t, "true", raw.Properties()[table.ManifestMergeEnabledKey])
+		require.Equal(t, "1048576", raw.Properties()[table.ManifestTargetSizeBytesKey])
 		require.Equal(t, first.UUID(), raw.Metadata().TableUUID())
 	}
 }
