@@ -21,7 +21,7 @@ import (
 const (
 	mirrorRate    = 20_000 // records/s, of the latency and of the seals
 	mirroredRate  = 2_000
-	sealsRows     = 333 // rows of a segment: 60 seals/s at 20,000 records/s
+	sealsRows     = 300 // rows of a segment: three requests, 66 seals a second
 	sealsDuration = time.Minute
 )
 
@@ -89,9 +89,9 @@ func runMirror(ctx context.Context, bin string, s settings) (err error) {
 // once measures an arm.
 func (b *mirrorBench) once(ctx context.Context, a arm, mode string, opt measure.Options, overlay ...string) (t taken, err error) {
 	opt.Bin, opt.Warmup = b.bin, b.settings.warmup
+	opt.Watch = t.watch
 	if a.at != nil {
 		overlay = append(overlay, drill.Mirror(a.at))
-		opt.Watch = func(ctx context.Context, p *collector.Process) { t.watch(ctx, p) }
 	}
 	server := measure.Server{Name: "mirror " + a.name, Mode: mode, Config: b.config, Overlay: append(overlay, writeOnly), Stores: true}
 	before, err := load.ReadUsage(b.s3.PID())
@@ -109,22 +109,20 @@ func (b *mirrorBench) once(ctx context.Context, a arm, mode string, opt measure.
 	return t, err
 }
 
-// watch looks at the mirror's metrics each second until ctx ends.
+// watchEvery is seldom: a look costs the collector milliseconds, with a mirror or without.
+const watchEvery = 2 * time.Second
+
+// watch looks at the mirror's metrics until ctx ends.
 func (t *taken) watch(ctx context.Context, p *collector.Process) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	begin := time.Now()
 	for {
-		get := func(name string) float64 {
-			v, err := measure.Sum(ctx, p.Metrics, func(n string) bool { return n == "siglake_wal_mirror_"+name })
-			if err != nil {
-				return 0 // it ends
-			}
-			return v
-		}
-		t.depth = max(t.depth, get("queue_depth"))
-		if n, sum := get("upload_duration_seconds_count"), get("upload_duration_seconds_sum"); n > 0 && sum > 0 {
-			t.upload, t.seals = sum/n*1000, n/time.Since(begin).Seconds()
+		all, err := measure.Samples(ctx, p.Metrics)
+		if n := all["siglake_wal_mirror_upload_duration_seconds_count"]; err == nil && n > 0 {
+			t.depth = max(t.depth, all["siglake_wal_mirror_queue_depth"])
+			t.upload = all["siglake_wal_mirror_upload_duration_seconds_sum"] / n * 1000
+			t.seals = n / time.Since(begin).Seconds()
 		}
 		select {
 		case <-ctx.Done():

@@ -14,24 +14,30 @@ import (
 
 // Sum reads a Prometheus endpoint and adds up the samples whose name passes keep.
 func Sum(ctx context.Context, address string, keep func(name string) bool) (float64, error) {
+	all, err := Samples(ctx, address)
+	return total(all, keep), err
+}
+
+// Samples reads a Prometheus endpoint: for each name the sum of its samples.
+func Samples(ctx context.Context, address string) (map[string]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
+		return nil, fmt.Errorf("read metrics: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end below
 	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("read metrics: HTTP %d", resp.StatusCode)
+		return nil, fmt.Errorf("read metrics: HTTP %d", resp.StatusCode)
 	}
-	return sum(resp.Body, keep)
+	return samples(resp.Body)
 }
 
-func sum(in io.Reader, keep func(string) bool) (float64, error) {
-	var total float64
+func samples(in io.Reader) (map[string]float64, error) {
+	all := map[string]float64{}
 	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, 1<<20)
 	for scan.Scan() {
@@ -39,17 +45,22 @@ func sum(in io.Reader, keep func(string) bool) (float64, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		name := line[:strings.IndexAny(line+" ", "{ ")]
-		if !keep(name) {
-			continue
-		}
 		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
-			return 0, fmt.Errorf("read metrics: %q: %w", line, err)
+			return nil, fmt.Errorf("read metrics: %q: %w", line, err)
 		}
-		total += v
+		all[line[:strings.IndexAny(line+" ", "{ ")]] += v
 	}
-	return total, scan.Err()
+	return all, scan.Err()
+}
+
+func total(all map[string]float64, keep func(string) bool) (sum float64) {
+	for name, v := range all {
+		if keep(name) {
+			sum += v
+		}
+	}
+	return sum
 }
 
 // IsFsync matches the counts of the log's fsync histograms.
