@@ -74,7 +74,7 @@ func runMirror(ctx context.Context, bin string, s settings) (err error) {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"latency", b.latency}, {"saturated", b.saturated}, {"mirrored", b.mirrored}, {"seals", b.seals}, {"recovery", b.recovery}} {
+	}{{"latency", b.latency}, {"recovery", b.recovery}, {"saturated", b.saturated}, {"mirrored", b.mirrored}, {"seals", b.seals}} {
 		if !strings.Contains(part.name, s.only) {
 			continue
 		}

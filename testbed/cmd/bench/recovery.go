@@ -21,8 +21,8 @@ import (
 // copiers is how many objects a recovery reads at a time.
 const copiers = 8
 
-// recovery rebuilds a log of all that the latency and the seals have left in the S3 server, from there and from the same files
-// as file://; and copies them with a sync of each as the limit of the disk.
+// recovery rebuilds a log of what the loads before it have left in the S3 server, from there and from the same files as
+// file://; and copies them with a sync of each as the limit of the disk.
 func (b *mirrorBench) recovery(ctx context.Context) (err error) {
 	bin, err := testenv.CLI()
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *mirrorBench) recovery(ctx context.Context) (err error) {
 	objects := filepath.Join(b.s3.Root, b.s3.Bucket, "wal-mirror")
 	files, size, err := segments(objects)
 	if err != nil {
-		return err
+		return fmt.Errorf("look for what a load has left: %w", err)
 	}
 	fmt.Printf("\nRecovery of %d segments, %.0f MiB\n\n| from | MiB/s | CPU s per GiB | the S3 server's |\n|---|--:|--:|--:|\n", len(files), size/(1<<20))
 	show := func(from string, took time.Duration, ours, store time.Duration) {
