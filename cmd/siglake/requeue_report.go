@@ -164,7 +164,7 @@ func (s *requeuedSegment) missing() string {
 	}
 	text := humanCount(s.LostBytes) + " bytes behind them"
 	if s.SoundBatches > 0 {
-		text += fmt.Sprintf(", in these %s of %s rows", plural(s.SoundBatches, "sound batch", "sound batches"), humanCount(s.SoundRows))
+		text += fmt.Sprintf(", in these %s with %s", plural(s.SoundBatches, "sound batch", "sound batches"), plural(int(s.SoundRows), "row", "rows"))
 	}
 	return text
 }

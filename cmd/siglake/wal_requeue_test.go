@@ -45,7 +45,7 @@ func TestWALRequeue_salvage_end_to_end(t *testing.T) {
 	require.Equal(t, exitDamage, r.code)
 	require.Contains(t, r.stdout, "refused   "+lane.Path(segment.Poison, id+".arrow")+": damaged: ")
 	require.Contains(t, r.stdout, "--salvage would bring back 5 rows in 2 batches; missing: ")
-	require.Contains(t, r.stdout, "in these 1 sound batch of 5 rows")
+	require.Contains(t, r.stdout, "in these 1 sound batch with 5 rows")
 	require.Equal(t, "siglake: 1 segment refused and left in poison/\n", r.stderr)
 	require.Contains(t, s.ok("drain", "--once"), "0 rows of 0 segments committed")
 

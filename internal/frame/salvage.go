@@ -80,12 +80,18 @@ func Salvage(r io.ReaderAt, size int64, opt DecodeOptions) (*Salvaged, error) {
 
 // readable fills b from offset off as far as the disk gives it, and tells how far that is and what stopped it.
 func readable(r io.ReaderAt, b []byte, off int64) (n int64, err error) {
-	for int(n) < len(b) {
-		part := b[n:min(int(n)+windowSize, len(b))]
-		if err := readFull(r, part, off+n); err != nil {
+	step := int64(windowSize)
+	for n < int64(len(b)) {
+		part := min(n+step-(off+n)%step, int64(len(b))) // up to a multiple of step in the file
+		err := readFull(r, b[n:part], off+n)
+		switch {
+		case err == nil:
+			n = part
+		case step > sectorSize:
+			step = sectorSize // to come as near to the bad place as the disk tells
+		default:
 			return n, err
 		}
-		n += int64(len(part))
 	}
 	return n, nil
 }

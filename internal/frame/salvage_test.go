@@ -162,16 +162,19 @@ func TestSalvage_what_the_disk_returns(t *testing.T) {
 	for i := range 40 {
 		want = append(want, testBatch(500*i, 500, 10))
 	}
+	_, ends := partialFile(t, want...)
 	file := sealedFile(t, want...)
 	require.Greater(t, len(file), 4*windowSize)
-	s, err := Salvage(badSector{bytes.NewReader(file), int64(len(file)) / 2}, int64(len(file)), DecodeOptions{})
-	require.NoError(t, err)
-	require.ErrorIs(t, s.Cause, syscall.EIO)
-	require.Greater(t, s.Batches, 5)
-	require.Less(t, s.Batches, 21)
-	requireBeginning(t, want, s.Batches, s)
-	require.EqualValues(t, len(file), s.End+s.Lost)
-	_, err = Salvage(badSector{bytes.NewReader(file), HeaderSize}, int64(len(file)), DecodeOptions{})
+	sector := (ends[21] + sectorSize - 1) / sectorSize * sectorSize // behind the batch; the next begins before it
+	require.Less(t, sector, ends[22])
+	for _, tc := range []struct{ bad, batches int }{{sector, 21}, {sector - sectorSize, 20}} {
+		s, err := Salvage(badSector{bytes.NewReader(file), int64(tc.bad)}, int64(len(file)), DecodeOptions{})
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Cause, syscall.EIO)
+		requireBeginning(t, want, tc.batches, s)
+		require.EqualValues(t, len(file), s.End+s.Lost)
+	}
+	_, err := Salvage(badSector{bytes.NewReader(file), HeaderSize}, int64(len(file)), DecodeOptions{})
 	require.ErrorIs(t, err, syscall.EIO)
 }
 
