@@ -13,6 +13,7 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -304,4 +305,51 @@ func TestMaintain_until_ctx_ends(t *testing.T) {
 	require.Eventually(t, func() bool { return len(metaOf(t, l).Snapshots()) == 2 }, time.Minute, 10*time.Millisecond)
 	cancel()
 	<-done
+}
+
+// LAKE-1: drains of several processes commit beside maintenance of several; each row is there once, and in the end the
+// table is as small as it is to be.
+func TestMaintain_beside_commits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := hooks{limits: limits{proofEntries: 8}, wait: sleep}
+	events(t, lakeAt(t, dir, h))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var upkeep, drains errgroup.Group
+	var all []Segment
+	for i := range 45 {
+		all = append(all, newSegment(t, uint64(i), 2))
+	}
+	for p := range 3 {
+		l := lakeAt(t, dir, h)
+		tbl := events(t, l)
+		if p > 0 {
+			upkeep.Go(func() error {
+				l.Maintain(ctx, Upkeep{RetainLast: 3, Interval: time.Millisecond})
+				return nil
+			})
+		}
+		drains.Go(func() error {
+			for i := range 15 {
+				// Each segment is offered by two processes, as after a takeover.
+				for _, owner := range []int{p, (p + 1) % 3} {
+					seg := all[owner*15+i]
+					seg.Doubtful = owner != p
+					if _, err := tbl.Commit(context.Background(), []Segment{seg}); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, drains.Wait())
+	cancel()
+	require.NoError(t, upkeep.Wait())
+	l := lakeAt(t, dir, h)
+	require.NoError(t, newKeeper(l, 3).round(t.Context()))
+	require.Len(t, metaOf(t, l).Snapshots(), 3)
+	requireTravel(t, l, 43)
+	requireExactly(t, l, all...)
 }
