@@ -3,6 +3,7 @@ package wal
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -62,43 +63,45 @@ func TestSilence_adoption(t *testing.T) {
 // with none. It answers nothing from what is adopted, says so loudly, and goes on under another name. ACK-1, LOUD-1.
 func TestSilence_wakes_up(t *testing.T) {
 	t.Parallel()
-	disk, clock := simfs.New(nil), &hand{}
-	reader := metric.NewManualReader()
-	opt := sharing(lockless{disk.Process()}, "/wal", "a")
-	opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
-	core, logs := observer.New(zap.ErrorLevel)
-	opt.Logger = zap.New(core)
-	a := open(t, opt)
-	peer := sharing(lockless{disk.Process()}, "/wal", "b")
-	peer.Now = clock.now
-	b := open(t, peer)
-	adopt := func() {
-		b.adopt(t.Context())
-		clock.advance(silentFor)
-		b.adopt(t.Context())
-	}
+	synctest.Test(t, func(t *testing.T) { // no beat of real time falls in between
+		disk, clock := simfs.New(nil), &hand{}
+		reader := metric.NewManualReader()
+		opt := sharing(lockless{disk.Process()}, "/wal", "a")
+		opt.Meter = metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
+		core, logs := observer.New(zap.ErrorLevel)
+		opt.Logger = zap.New(core)
+		a := open(t, opt)
+		peer := sharing(lockless{disk.Process()}, "/wal", "b")
+		peer.Now = clock.now
+		b := open(t, peer)
+		adopt := func() {
+			b.adopt(t.Context())
+			clock.advance(silentFor)
+			b.adopt(t.Context())
+		}
 
-	_, err := a.Append(t.Context(), request(t, WaitFor, 1))
-	require.NoError(t, err)
-	adopt()
-	_, err = a.Append(t.Context(), request(t, WaitFor, 2))
-	require.ErrorIs(t, err, segment.ErrLeaseLost)
-	require.EqualValues(t, 1, sums(t, reader)["siglake_wal_segments_seized_total"])
-	require.Equal(t, 1, logs.Len())
+		_, err := a.Append(t.Context(), request(t, WaitFor, 1))
+		require.NoError(t, err)
+		adopt()
+		_, err = a.Append(t.Context(), request(t, WaitFor, 2))
+		require.ErrorIs(t, err, segment.ErrLeaseLost)
+		require.EqualValues(t, 1, sums(t, reader)["siglake_wal_segments_seized_total"])
+		require.Equal(t, 1, logs.Len())
 
-	_, err = a.Append(t.Context(), request(t, WaitFor, 3))
-	require.NoError(t, err)
-	adopt()
-	require.ErrorIs(t, a.Seal(t.Context(), "t", "events"), segment.ErrLeaseLost)
-	require.EqualValues(t, 2, sums(t, reader)["siglake_wal_segments_seized_total"])
+		_, err = a.Append(t.Context(), request(t, WaitFor, 3))
+		require.NoError(t, err)
+		adopt()
+		require.ErrorIs(t, a.Seal(t.Context(), "t", "events"), segment.ErrLeaseLost)
+		require.EqualValues(t, 2, sums(t, reader)["siglake_wal_segments_seized_total"])
 
-	adopt() // nothing is open: the next request does not notice
-	_, err = a.Append(t.Context(), request(t, WaitFor, 4))
-	require.NoError(t, err)
-	require.EqualValues(t, 2, sums(t, reader)["siglake_wal_segments_seized_total"])
-	closeLog(t, a)
-	closeLog(t, b)
-	require.Empty(t, leases(t, disk))
-	rows := idsIn(scan(t, disk, "/wal"), segment.Sealed)
-	require.ElementsMatch(t, []int64{1, 2, 3, 4}, rows, "2 was refused, and may be there")
+		adopt() // nothing is open: the next request does not notice
+		_, err = a.Append(t.Context(), request(t, WaitFor, 4))
+		require.NoError(t, err)
+		require.EqualValues(t, 2, sums(t, reader)["siglake_wal_segments_seized_total"])
+		closeLog(t, a)
+		closeLog(t, b)
+		require.Empty(t, leases(t, disk))
+		rows := idsIn(scan(t, disk, "/wal"), segment.Sealed)
+		require.ElementsMatch(t, []int64{1, 2, 3, 4}, rows, "2 was refused, and may be there")
+	})
 }
