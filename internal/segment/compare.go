@@ -12,6 +12,7 @@ import (
 // Relation of two copies of one id.
 type Relation uint8
 
+// Relations of two copies.
 const (
 	Unlike        Relation = iota // they contradict each other
 	SameFile                      // one inode

@@ -85,6 +85,7 @@ func TestSilence_wakes_up(t *testing.T) {
 		adopt()
 		_, err = a.Append(t.Context(), request(t, WaitFor, 2))
 		require.ErrorIs(t, err, segment.ErrLeaseLost)
+		synctest.Wait() // it is told and counted beside the answer
 		require.EqualValues(t, 1, sums(t, reader)["siglake_wal_segments_seized_total"])
 		require.Equal(t, 1, logs.Len())
 
@@ -92,6 +93,7 @@ func TestSilence_wakes_up(t *testing.T) {
 		require.NoError(t, err)
 		adopt()
 		require.ErrorIs(t, a.Seal(t.Context(), "t", "events"), segment.ErrLeaseLost)
+		synctest.Wait() // it is told and counted beside the answer
 		require.EqualValues(t, 2, sums(t, reader)["siglake_wal_segments_seized_total"])
 
 		adopt() // nothing is open: the next request does not notice
