@@ -60,7 +60,8 @@ type Log struct {
 	watch   sync.WaitGroup // the watcher
 	stop    context.CancelFunc
 
-	stranded []stranded // owned by Open, then by the watcher
+	stranded []stranded          // owned by Open, then by the watcher
+	released map[segment.ID]bool // pins given up, until their segments have gone; the watcher's
 
 	adoptMu sync.Mutex      // held while lanes are looked at
 	told    map[string]bool // paths of segments not recovered that the log has named
@@ -101,7 +102,7 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 		pending:   sync.Pool{New: func() any { return &pending{done: make(chan error, 1)} }},
 		unsealed:  unsealedSet{open: map[*openSegment]time.Time{}},
 		sealSlots: make(chan struct{}, sealsAtOnce),
-		lanes:     map[laneKey]*lane{}, tenants: map[string]struct{}{},
+		lanes:     map[laneKey]*lane{}, tenants: map[string]struct{}{}, released: map[segment.ID]bool{},
 		told: map[string]bool{}, leases: map[[6]byte]*segment.Lease{}, refusals: refusals{log: opt.Logger},
 		closing: make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -198,6 +199,7 @@ func (l *Log) watchLoop(ctx context.Context) {
 			l.opt.Logger.Warn("disk not measured, limits use the last figures", zap.Error(err))
 		}
 		l.keepReserve()
+		l.releasePins()
 		for _, ln := range l.allLanes() {
 			ln.rebind.Store(true)
 			signal(ln.wake)

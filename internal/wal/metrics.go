@@ -42,6 +42,7 @@ type metrics struct {
 	unrecovered metric.Int64Counter
 	adopted     metric.Int64Counter
 	seized      metric.Int64Counter
+	released    metric.Int64Counter
 	rowsLost    metric.Int64Counter
 
 	limits limitGauges
@@ -87,6 +88,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	counter(&m.adopted, "partials_adopted_total", "{segment}",
 		"Open segments of a process that died beside this one, dealt with while this one ran (wal.shared).")
 	counter(&m.seized, "segments_seized_total", "{segment}", "Segments of this process that were taken away from under it.")
+	counter(&m.released, "pins_released_total", "{segment}", "Pins of committed segments given up near a limit of the disk; they may stay without a copy in the mirror.")
 	counter(&m.rowsLost, "unsynced_rows_lost_total", "{row}", "Rows acknowledged under auto that a failed fsync took.")
 	seconds(&m.fsync, "fsync_duration_seconds", "Time of one fsync, by target.")
 	seconds(&m.sealTime, "seal_duration_seconds", "Time to seal a segment.")
@@ -131,7 +133,7 @@ func (m *metrics) start() {
 	m.dirSync = []metric.RecordOption{attributes("target", "directory")}
 	for _, c := range []metric.Int64Counter{
 		m.appendBytes, m.appendRows, m.recovered, m.tails, m.tailBytes, m.empties, m.poisoned, m.unrecovered, m.rowsLost,
-		m.adopted, m.seized,
+		m.adopted, m.seized, m.released,
 	} {
 		c.Add(ctx, 0)
 	}
