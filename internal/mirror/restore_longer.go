@@ -56,12 +56,12 @@ func (r *restore) endOf(c local) (end int64, whole bool, err error) {
 			return 0, false, err
 		}
 		if h, err := frame.ParseHeader(head); err != nil || !h.Partial {
-			return 0, true, nil //nolint:nilerr // damage is the drain's to tell
+			return 0, true, nil // damage is the drain's to tell
 		}
 	}
 	sum, err := frame.Inspect(f, size, frame.DecodeOptions{Open: open})
 	if err != nil || sum.Sealed {
-		return 0, true, nil //nolint:nilerr // as above
+		return 0, true, nil // as above
 	}
 	return size - sum.TailDropped, false, nil
 }
