@@ -47,37 +47,57 @@ func shellWords(command string) (args []string) {
 // shape is an output without its figures: what a reader recognises it by.
 func shape(output string) string {
 	for _, r := range []struct{ find, put string }{
-		{`\d{4}-\d\d-\d\dT[0-9:.]+Z`, "TIME"}, {`[0-9][0-9,.]*`, "N"}, {`[KMG]iB`, "B"}, {` +`, " "}, {`(?m)^ | $`, ""},
+		{`[0-9a-f]{8}-[0-9a-f-]+\.arrow`, "SEGMENT"}, {`writer [0-9a-f]{12}`, "WRITER"}, {`\d{4}-\d\d-\d\dT[0-9:.]+Z`, "TIME"}, {`[0-9][0-9,.]*`, "N"}, {`[KMG]iB`, "B"}, {` +`, " "}, {`(?m)^ | $`, ""},
 	} {
 		output = regexp.MustCompile(r.find).ReplaceAllString(output, r.put)
 	}
 	return strings.TrimSpace(output)
 }
 
-// The commands of docs/operations/disaster-recovery.md exist with their flags. Those of the procedure for a lost volume, one
-// after the other, restore one, and print what the page shows.
-func TestDisasterRecovery_procedure(t *testing.T) {
-	t.Parallel()
+// disaster is docs/operations/disaster-recovery.md from a heading to the next of its kind.
+func disaster(t *testing.T, heading string) string {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "disaster-recovery.md"))
 	require.NoError(t, err)
-	for _, c := range commandsOf(string(raw)) {
+	_, text, ok := strings.Cut("\n"+string(raw), "\n"+heading+"\n")
+	require.True(t, ok, heading)
+	text, _, _ = strings.Cut(text, "\n"+strings.Repeat("#", strings.Count(heading, "#"))+" ")
+	return text
+}
+
+// follow runs a command of the page against a mirror and a log of ours, and requires what the page shows.
+func (s *site) follow(t *testing.T, url string, c printed) {
+	t.Helper()
+	bucket := strings.TrimSuffix(url, "/wal-mirror")
+	ours := strings.NewReplacer("s3://telemetry", bucket, "/var/lib/siglakecol/wal", s.walDir())
+	theirs := strings.NewReplacer(bucket, "s3://telemetry", s.walDir(), "/var/lib/siglakecol/wal")
+	r := s.run(shellWords(ours.Replace(c.command))...)
+	if c.output != "" {
+		require.Equal(t, shape(c.output), shape(theirs.Replace(r.stdout+r.stderr)), c.command)
+	}
+}
+
+// The commands of the page exist with their flags. Those of the procedure for a lost volume, one after the other, restore one,
+// and print what the page shows.
+func TestDisasterRecovery_procedure(t *testing.T) {
+	t.Parallel()
+	all := commandsOf(disaster(t, "# Disaster recovery"))
+	require.Greater(t, len(all), 8)
+	for _, c := range all {
 		require.NotEmpty(t, newPlace(t).ok(append(shellWords(c.command), "--help")...), c.command)
 	}
 
-	_, procedure, ok := strings.Cut(string(raw), "\n## The volume is lost\n")
-	require.True(t, ok)
-	procedure, _, ok = strings.Cut(procedure, "\n## ")
-	require.True(t, ok)
-	s, url := lostVolume(t)
-	place := strings.NewReplacer("s3://telemetry/wal-mirror", url, "s3://telemetry", strings.TrimSuffix(url, "/wal-mirror"), "/var/lib/siglakecol/wal", s.walDir())
-	page := strings.NewReplacer(url, "s3://telemetry/wal-mirror", strings.TrimSuffix(url, "/wal-mirror"), "s3://telemetry", s.walDir(), "/var/lib/siglakecol/wal")
-	commands := commandsOf(procedure)
+	// A table of one segment and no log; a mirror of that segment and one more.
+	url, dir := bucketOf(t, map[string][]byte{"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3)})
+	s := newPlace(t)
+	s.ok("wal-recover", "--from", url, "--to", s.walDir())
+	s.ok("drain", "--once")
+	require.NoError(t, os.RemoveAll(s.walDir()))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "default", "events", segmentID(2).FileName()), sealed(t, uuid.Nil, 4), 0o600))
+	commands := commandsOf(disaster(t, "## The volume is lost"))
 	require.Len(t, commands, 6)
 	for i, c := range commands {
-		r := s.run(shellWords(place.Replace(c.command))...)
-		if c.output != "" {
-			require.Equal(t, shape(c.output), shape(page.Replace(r.stdout+r.stderr)), c.command)
-		}
+		s.follow(t, url, c)
 		if i == 2 {
 			require.Contains(t, s.ok("drain", "--once"), "2 segments committed", "in the place of a collector")
 		}
@@ -85,16 +105,21 @@ func TestDisasterRecovery_procedure(t *testing.T) {
 	require.Equal(t, "n,d\n7,7\n", s.ok("sql", "-o", "csv", "SELECT count(*) AS n, count(DISTINCT (segment_id, segment_row)) AS d FROM events"))
 }
 
-// lostVolume is a data directory with a table of one segment and without a log, and the URL of a mirror that has that
-// segment and one more.
-func lostVolume(t *testing.T) (s *site, url string) {
-	t.Helper()
-	first := map[string][]byte{"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3)}
-	url, dir := bucketOf(t, first)
-	s = newPlace(t)
-	s.ok("wal-recover", "--from", url, "--to", s.walDir())
-	s.ok("drain", "--once")
-	require.NoError(t, os.RemoveAll(s.walDir()))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "default", "events", segmentID(2).FileName()), sealed(t, uuid.Nil, 4), 0o600))
-	return s, url
+// What the page shows of a mirror that is not whole.
+func TestDisasterRecovery_damaged_mirrors(t *testing.T) {
+	t.Parallel()
+	half := sealed(t, uuid.Nil, 4)
+	url, dir := bucketOf(t, map[string][]byte{
+		"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3),
+		"default/events/" + segmentID(2).FileName(): half[:len(half)/2],
+		"default/events/" + segmentID(4).FileName(): sealed(t, uuid.Nil, 3), // the third is missing
+		"default/events/" + segmentID(5).FileName(): sealed(t, uuid.Nil, 3),
+	})
+	s := newPlace(t)
+	for _, heading := range []string{"### An object of the mirror is deleted or overwritten", "### The marker of the mirror is gone"} {
+		commands := commandsOf(disaster(t, heading))
+		require.Len(t, commands, 1, heading)
+		s.follow(t, url, commands[0])
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "siglake-mirror.json")))
+	}
 }

@@ -85,6 +85,10 @@ func median[T cmp.Ordered](values []T) T {
 func measureLosses(t *testing.T, interval time.Duration, losses int) target {
 	maxAge := sealedAfter(interval)
 	s := newScene(t, fmt.Sprintf("{exporters: {siglake: {wal: {segment: {max_age: %s, max_events: 1000000}}}}, extensions: {walmirror: {active_interval: %s}}}\n", maxAge, interval))
+	within := max(5*time.Second, maxAge) // the random part of the wait
+	if !testenv.Soak() {
+		within = 2 * time.Second
+	}
 	plan := traffic.Plan(s.p, "l", "wait_for", 50)
 	plan.Rate = lossRate
 	tr := traffic.Start(t, plan)
@@ -92,7 +96,7 @@ func measureLosses(t *testing.T, interval time.Duration, losses int) target {
 	for range losses {
 		tr.Acked(t, lossRate)
 		// What fell due while the collector was away comes at once. It has a copy before the next loss.
-		time.Sleep(cmp.Or(interval, maxAge) + rand.N(max(5*time.Second, maxAge)))
+		time.Sleep(cmp.Or(interval, maxAge) + rand.N(within))
 		l := s.lose(t, tr)
 		l.mayGo = l.exposed(t, "l")
 		require.NoError(t, os.RemoveAll(l.dir))
