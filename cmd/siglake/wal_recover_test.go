@@ -152,3 +152,16 @@ func (s *site) counts(t *testing.T) []string {
 	lines := strings.Split(strings.TrimSpace(rows), "\n")
 	return strings.Split(lines[len(lines)-1], ",")
 }
+
+// What retention has deleted is no loss: exit 0, and a text that says so.
+func TestWALRecover_after_retention(t *testing.T) {
+	t.Parallel()
+	url, _ := bucketOf(t, map[string][]byte{
+		"default/events/" + segmentID(5).FileName(): sealed(t, uuid.Nil, 3),
+	})
+	s := newPlace(t)
+	out := s.ok("wal-recover", "--from", url, "--to", s.walDir())
+	require.Regexp(t, `(?m)^no object: lane default/events, writer [0-9a-f]{12}, numbers 1 to 4$`, out)
+	require.Contains(t, out, "as a rule, committed: the compactor deletes their copies")
+	require.Contains(t, out, "1 segment, 3 rows")
+}
