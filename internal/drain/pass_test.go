@@ -208,9 +208,9 @@ func TestRun_comes_when_woken(t *testing.T) {
 	stop := w.start()
 	eventually(t, func() bool { return w.logs.FilterMessage("drain started").Len() == 1 }, "started")
 	w.seal(spec{})
-	for range 2 {
+	for _, committed := range []int{2, 3} {
 		require.NoError(t, w.lane("events").Wake(time.Now()))
-		eventually(t, func() bool { return w.states("events")[segment.Sealed] == 0 }, "taken")
+		eventually(t, func() bool { return w.states("events")[segment.Committed] == committed }, "committed")
 		w.seal(spec{})
 	}
 	require.NoError(t, stop())
