@@ -196,7 +196,6 @@ func (l *lane) start() error {
 	if err != nil {
 		return fmt.Errorf("move processing to orphans: %w", err)
 	}
-	l.heedWake() // who asked an earlier life asks again
 	l.started = true
 	return nil
 }
