@@ -102,6 +102,8 @@ func TestMetrics_names_and_values(t *testing.T) {
 		"siglake_lake_rows_total {row}": 0, "siglake_lake_files_total {file}": 0, "siglake_lake_bytes_total By": 0,
 		"siglake_lake_duplicate_rows_total {row}": 0, "siglake_lake_lookups_total {segment}": 0,
 		"siglake_lake_doubled_segments_total {segment}": 0,
+		"siglake_lake_expiries_total{done} {commit}":    0, "siglake_lake_expiries_total{failed} {commit}": 0,
+		"siglake_lake_manifests_removed_total {file}": 0, "siglake_lake_snapshots_expired_total {snapshot}": 0,
 	}, metricsOf(t, reader))
 	tbl := events(t, l)
 	f.answers = []answer{lost}

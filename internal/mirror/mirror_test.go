@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -130,9 +131,10 @@ func TestMirror_no_object_without_the_marker(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.opt.ActiveInterval = time.Second
-				away := true
+				var away atomic.Bool
+				away.Store(true)
 				r.store.SetHook(func(op storetest.Op) *storetest.Fault {
-					if away && op.Kind != "get" && op.Key == "siglake-mirror.json" {
+					if away.Load() && op.Kind != "get" && op.Key == "siglake-mirror.json" {
 						return &fault
 					}
 					return nil
@@ -145,7 +147,7 @@ func TestMirror_no_object_without_the_marker(t *testing.T) {
 				require.Len(t, r.pins(), 6)
 				require.Positive(t, r.counter("failures_total", `"upload"`))
 				require.Positive(t, r.counter("failures_total", "active_upload"))
-				away = false
+				away.Store(false)
 				settled(time.Minute)
 				require.Len(t, r.store.Objects(), 8, "the marker, what is sealed, what is open")
 				require.Contains(t, r.store.Objects(), "siglake-mirror.json")
