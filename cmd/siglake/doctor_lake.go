@@ -38,7 +38,7 @@ var (
 		name: "catalog-compare-and-set", costs: "two drains, or a drain and another engine, overwrite each other's commits: rows are lost",
 		fix: "use a catalog that refuses a commit whose requirements do not hold",
 	}
-	catalogClean  = check{name: "catalog-clean-up", costs: "a namespace " + lake.ProbePrefix + "… stays in the catalog", fix: "run siglake doctor --write again in an hour, or drop it"}
+	catalogClean  = check{name: "catalog-clean-up", costs: "a namespace " + lake.ProbePrefix + "… stays in the catalog"}
 	warehouseDisk = check{
 		name: "warehouse-file-system", costs: "files of tables can be lost with the power, the container or the server, after the log has let go of their rows",
 		fix: "put the warehouse on ext4 or xfs of a disk attached to this machine, or into an object store",
@@ -132,11 +132,16 @@ func (d *doctor) lookAtTables(ctx context.Context, l *lake.Lake) {
 			}
 		}
 		if left != "" {
-			return verdict{warned, "namespace " + left + " is a doctor's that runs, or was killed", catalogClean.fix}
+			return verdict{warned, "namespace " + left + " is a doctor's that runs, or was killed", d.dropLeft()}
 		}
 		return verdict{passed, plural(len(tables), "table", "tables") + " can be read", ""}
 	})
 	d.try(ctx, catalogClock, func(context.Context) verdict { return judgeCommits(tables) })
+}
+
+// dropLeft says what to do about what a doctor has left in the catalog.
+func (d *doctor) dropLeft() string {
+	return "run " + d.next("doctor", "--write") + " again in an hour, or drop it"
 }
 
 // judgeCommits looks for a last commit in the future. By the system's clock: that is what commits are stamped with.
@@ -194,6 +199,6 @@ func (d *doctor) writeLake(ctx context.Context, opt lake.Options) {
 	}
 	d.report(catalogCompare, v)
 	if p.Left != nil {
-		d.report(catalogClean, verdict{warned, p.Left.Error(), ""})
+		d.report(catalogClean, verdict{warned, p.Left.Error(), d.dropLeft()})
 	}
 }

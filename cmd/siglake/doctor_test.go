@@ -207,7 +207,7 @@ func TestDoctor_beside_a_writer(t *testing.T) {
 	}}
 	before := tree(t, s.walDir())
 	rep := doctorJSON(t, s)
-	require.Contains(t, rep["wal-directory"].Seen, "last writer a collector")
+	require.Contains(t, rep["wal-directory"].Seen, "its LOCK last held by a collector")
 	for name, f := range rep {
 		if strings.HasPrefix(name, "wal-") {
 			require.Equal(t, passed, f.Result, "%s: %s", name, f.Seen)

@@ -106,7 +106,7 @@ func (d *doctor) place() (at string, v verdict) {
 	}
 	seen := dir + " is a WAL root"
 	if who := d.holder(root, segment.LockName); who != "" {
-		seen += ", last writer " + who
+		seen += ", its LOCK last held by " + who
 	}
 	return dir, verdict{passed, seen, ""}
 }

@@ -137,14 +137,14 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return out.verdict()
+	return a.drainVerdict(&out)
 }
 
-// verdict turns what is left into an error.
-func (r *drainReport) verdict() error {
+// drainVerdict turns what is left into an error.
+func (a *app) drainVerdict(r *drainReport) error {
 	switch {
 	case r.Poisoned > 0:
-		return damageError("%s unreadable and set aside: siglake wal-requeue --all --dry-run", plural(int(r.Poisoned), "segment", "segments"))
+		return damageError("%s unreadable and set aside: %s", plural(int(r.Poisoned), "segment", "segments"), a.next("wal-requeue", "--all", "--dry-run"))
 	case len(r.Failures) > 0:
 		var lanes []string
 		for lane := range r.Failures {
@@ -158,24 +158,24 @@ func (r *drainReport) verdict() error {
 
 func (r *drainReport) write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s rows of %s committed, in %s\n", humanCount(r.Rows), plural(int(r.Segments), "segment", "segments"),
+	fmt.Fprintf(&b, "%s of %s committed, in %s\n", plural(int(r.Rows), "row", "rows"), plural(int(r.Segments), "segment", "segments"),
 		plural(r.Lanes, "lane", "lanes"))
 	for _, line := range []struct {
-		n    int64
-		text string
+		n         int64
+		one, many string
 	}{
-		{r.Duplicates, "rows were in the tables already and were not written again"},
-		{r.Requeued, "orphans drained whose rows the tables lacked"},
-		{r.Poisoned, "segments unreadable and set aside"},
-		{r.Stale, "segments of another incarnation of their table set aside"},
-		{r.Retired, "committed segments deleted"},
-		{r.Gaps, "gaps in the sequence numbers found: segments were removed or lost"},
-		{int64(r.OrphansHeld), "orphans held: their tables could not be asked"},
-		{int64(r.NewerFormat), "segments left to the newer version that wrote them"},
-		{int64(r.Remaining), "segments still sealed"},
+		{r.Duplicates, "row was in the tables already and was not written again", "rows were in the tables already and were not written again"},
+		{r.Requeued, "orphan drained whose rows the table lacked", "orphans drained whose rows the tables lacked"},
+		{r.Poisoned, "segment unreadable and set aside", "segments unreadable and set aside"},
+		{r.Stale, "segment of another incarnation of its table set aside", "segments of another incarnation of their table set aside"},
+		{r.Retired, "committed segment deleted", "committed segments deleted"},
+		{r.Gaps, "gap in the sequence numbers found: segments were removed or lost", "gaps in the sequence numbers found: segments were removed or lost"},
+		{int64(r.OrphansHeld), "orphan held: its table could not be asked", "orphans held: their tables could not be asked"},
+		{int64(r.NewerFormat), "segment left to the newer version that wrote it", "segments left to the newer version that wrote them"},
+		{int64(r.Remaining), "segment still sealed", "segments still sealed"},
 	} {
 		if line.n > 0 {
-			fmt.Fprintf(&b, "  %s %s\n", humanCount(line.n), line.text)
+			fmt.Fprintf(&b, "  %s\n", plural(int(line.n), line.one, line.many))
 		}
 	}
 	lanes := make([]string, 0, len(r.Failures))

@@ -39,7 +39,7 @@ func TestDrain(t *testing.T) {
 		r := s.run("drain", "--once")
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.stderr, "a drain runs already and takes what is sealed by itself: held by lakecompactor of pod-7")
-		require.Contains(t, s.ok("status"), "last drain:  lakecompactor of pod-7")
+		require.Contains(t, s.ok("status"), "drain.lock last held by: lakecompactor of pod-7")
 	})
 	t.Run("damage_is_an_exit_code", func(t *testing.T) {
 		t.Parallel()
@@ -80,7 +80,7 @@ func TestDrain(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrNotExist)
 		// Told to, it does what it says.
 		r = s.run("drain", "--once", "--catalog", "sqlite://"+filepath.Join(s.dir, "catalog.db"))
-		require.Contains(t, r.stdout, "1 segments of another incarnation of their table set aside")
+		require.Contains(t, r.stdout, "1 segment of another incarnation of its table set aside")
 	})
 	t.Run("once_is_required", func(t *testing.T) {
 		t.Parallel()

@@ -109,11 +109,14 @@ func humanTime(t time.Time) string {
 // nanoTime is a time in unix ns, as RFC 3339 in UTC.
 func nanoTime(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-func plural(n int, one, many string) string {
+func plural(n int, one, many string) string { return humanCount(int64(n)) + " " + agree(n, one, many) }
+
+// agree chooses the words that go with n things.
+func agree(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + one
+		return one
 	}
-	return humanCount(int64(n)) + " " + many
+	return many
 }
 
 // writeJSONArray writes one array with one element a line.

@@ -21,7 +21,8 @@ import (
 // app is the state of one command line.
 type app struct {
 	environment
-	data, wal, catalog, warehouse string // flags
+	data, wal, catalog, warehouse string         // flags
+	flags                         *pflag.FlagSet // those, and whether they were given
 	output                        string
 	started                       bool   // a command's own code runs
 	stop                          func() // gives Ctrl-C back
@@ -86,6 +87,7 @@ func newRoot(a *app) *cobra.Command {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
+	a.flags = f
 	f.StringVar(&a.data, "data", a.dataDefault(), "directory that holds wal/, catalog.db and warehouse/ (environment: SIGLAKE_DATA)")
 	f.StringVar(&a.wal, "wal", "", "directory of the write-ahead log (default DATA/wal)")
 	f.StringVar(&a.catalog, "catalog", "", "URI of the Iceberg catalog (environment: SIGLAKE_CATALOG; default sqlite:///DATA/catalog.db)")

@@ -184,7 +184,7 @@ func (w *walRows) verdict() error {
 	if len(w.damaged) == 0 {
 		return nil
 	}
-	return damageError("the rows of %s are not in the answer: siglake wal verify", plural(len(w.damaged), "damaged segment", "damaged segments"))
+	return damageError("the rows of %s are not in the answer: %s", plural(len(w.damaged), "damaged segment", "damaged segments"), w.a.next("wal", "verify"))
 }
 
 // tellSetAside says what is not shown because a drain would not take it.
@@ -196,8 +196,8 @@ func (w *walRows) tellSetAside(lanes []segment.Lane) error {
 				return err
 			}
 			if len(entries) > 0 {
-				if err := w.note("the rows of %s of %s in %s/ are not shown: siglake wal ls --state %s --lane %s",
-					plural(len(entries), "segment", "segments"), lane.Key(), st, st, lane.Key()); err != nil {
+				if err := w.note("the rows of %s of %s in %s/ are not shown: %s", plural(len(entries), "segment", "segments"), lane.Key(), st,
+					w.a.next("wal", "ls", "--state", string(st), "--lane", lane.Key())); err != nil {
 					return err
 				}
 			}

@@ -89,8 +89,8 @@ func pending(st segment.State) bool {
 type walStatus struct {
 	Dir       string       `json:"dir"`
 	UUID      string       `json:"uuid"`
-	Writer    string       `json:"last_writer,omitempty"` // who wrote LOCK; it may have gone
-	Drain     string       `json:"last_drain,omitempty"`  // who wrote drain.lock; it may have gone
+	Lock      string       `json:"last_lock_holder,omitempty"`       // who wrote LOCK; it may have gone
+	DrainLock string       `json:"last_drain_lock_holder,omitempty"` // who wrote drain.lock, a drain or not; it may have gone
 	Lanes     []laneStatus `json:"lanes"`
 	Strangers []string     `json:"strangers,omitempty"`
 }
@@ -158,7 +158,7 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		}
 		rep.TablesError = err.Error()
 	}
-	rep.Next = append(rep.Next, advise(&rep)...)
+	rep.Next = append(rep.Next, a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)
 	}
@@ -173,7 +173,7 @@ func (a *app) walStatus(ctx context.Context, root *segment.Root) (walStatus, err
 	}
 	out := walStatus{
 		Dir: root.Dir(), UUID: root.UUID().String(), Strangers: strangers, Lanes: []laneStatus{},
-		Writer: a.holder(root, "LOCK"), Drain: a.holder(root, "drain.lock"),
+		Lock: a.holder(root, "LOCK"), DrainLock: a.holder(root, "drain.lock"),
 	}
 	budget := countBudget
 	for _, lane := range lanes {
@@ -290,7 +290,7 @@ func newTableStatus(t lake.TableInfo) tableStatus {
 }
 
 // advise finds what wants a person.
-func advise(rep *statusReport) []advice {
+func (a *app) advise(rep *statusReport) []advice {
 	var out []advice
 	add := func(command, format string, args ...any) {
 		out = append(out, advice{What: fmt.Sprintf(format, args...), Command: command})
@@ -298,28 +298,28 @@ func advise(rep *statusReport) []advice {
 	for i := range rep.WAL.Lanes {
 		l := &rep.WAL.Lanes[i]
 		if l.Poison > 0 {
-			add("siglake wal-requeue --all --dry-run --lane "+l.key(),
-				"%s of %s set aside as unreadable; its rows are in no table", plural(l.Poison, "segment", "segments"), l.key())
+			add(a.next("wal-requeue", "--all", "--dry-run", "--lane", l.key()),
+				"%s of %s set aside as unreadable; %s rows are in no table", plural(l.Poison, "segment", "segments"), l.key(), agree(l.Poison, "its", "their"))
 		}
 		if l.Originals > 0 {
 			add("", "%s of %s kept in poison/ as ID.arrow.salvaged with a note of what was not brought back; when nobody needs that, delete both",
 				plural(l.Originals, "original of a salvaged segment", "originals of salvaged segments"), l.key())
 		}
 		if l.Stale > 0 {
-			add("siglake wal ls --state stale --lane "+l.key(),
-				"%s of %s written for another incarnation of the table; they are kept and not drained", plural(l.Stale, "segment", "segments"), l.key())
+			add(a.next("wal", "ls", "--state", "stale", "--lane", l.key()),
+				"%s of %s written for another incarnation of the table; %s kept and not drained", plural(l.Stale, "segment", "segments"), l.key(), agree(l.Stale, "it is", "they are"))
 		}
 		if l.Orphans > 0 {
-			add("siglake drain --once",
-				"%s of %s held until the table can say whether it has them", plural(l.Orphans, "segment", "segments"), l.key())
+			add(a.next("drain", "--once"),
+				"%s of %s held until the table can say whether it has %s rows", plural(l.Orphans, "segment", "segments"), l.key(), agree(l.Orphans, "its", "their"))
 		}
 		if l.OldestSeconds != nil && time.Duration(*l.OldestSeconds)*time.Second > lateAge && l.Sealed+l.Processing > 0 {
-			add("siglake drain --once",
+			add(a.next("drain", "--once"),
 				"%s of %s not drained for %s; no drain runs, or it fails (see the collector's log)",
 				plural(l.Sealed+l.Processing, "segment", "segments"), l.key(), humanAge(time.Duration(*l.OldestSeconds)*time.Second))
 		}
 		if len(l.Gaps) > 0 {
-			add("siglake wal verify --lane "+l.key(), "segments of %s are missing, removed or lost: %s", l.key(), some(texts(l.Gaps)))
+			add(a.next("wal", "verify", "--lane", l.key()), "segments of %s are missing, removed or lost: %s", l.key(), some(texts(l.Gaps)))
 		}
 		if l.GapsError != "" {
 			add("", "whether segments of %s are missing is not known: %s", l.key(), l.GapsError)

@@ -95,3 +95,20 @@ func TestStatus_wrong_place(t *testing.T) {
 		})
 	}
 }
+
+// The lock of the drain is taken by others too, and several segments have rows in the plural.
+func TestStatus_says_who_had_the_locks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.lane("default", "events")
+	for n := range 2 {
+		s.put(l, segment.Poison, 1+n, []byte("no segment at all"), time.Minute)
+		s.put(l, segment.Stale, 3+n, sealed(t, testTable, 2), time.Minute)
+	}
+	require.Equal(t, exitDamage, s.run("wal-requeue", "--all").code)
+	got := s.ok("status")
+	require.Contains(t, got, "  drain.lock last held by: siglake wal-requeue, pid ")
+	require.NotContains(t, got, "last drain")
+	require.Contains(t, got, "2 segments of default/events set aside as unreadable; their rows are in no table\n")
+	require.Contains(t, got, "2 segments of default/events written for another incarnation of the table; they are kept and not drained\n")
+}

@@ -12,11 +12,11 @@ import (
 func (r *statusReport) write(w io.Writer, now time.Time) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "WAL %s (%s)\n", r.WAL.Dir, r.WAL.UUID)
-	if r.WAL.Writer != "" {
-		fmt.Fprintf(&b, "  last writer: %s\n", r.WAL.Writer)
+	if r.WAL.Lock != "" {
+		fmt.Fprintf(&b, "  LOCK last held by:       %s\n", r.WAL.Lock)
 	}
-	if r.WAL.Drain != "" {
-		fmt.Fprintf(&b, "  last drain:  %s\n", r.WAL.Drain)
+	if r.WAL.DrainLock != "" {
+		fmt.Fprintf(&b, "  drain.lock last held by: %s\n", r.WAL.DrainLock)
 	}
 	b.WriteByte('\n')
 	if len(r.WAL.Lanes) == 0 {

@@ -81,8 +81,8 @@ func TestWALRecover_all_that_a_bucket_can_hold_F1(t *testing.T) {
 		}
 	}
 	require.Equal(t, exitDamage, last.code, "%s%s", last.stdout, last.stderr)
-	require.Contains(t, last.stdout, "1 segments left to the newer version that wrote them")
-	require.Contains(t, last.stdout, "1 segments unreadable and set aside")
+	require.Contains(t, last.stdout, "1 segment left to the newer version that wrote it")
+	require.Contains(t, last.stdout, "1 segment unreadable and set aside")
 	require.Equal(t, []string{"11", "11", "4"}, s.counts(t))
 }
 

@@ -70,7 +70,7 @@ func newWALRequeue(a *app) *cobra.Command {
 
 func (a *app) walRequeue(ctx context.Context, w io.Writer, args []string, f requeueFlags) error {
 	if f.all == (len(args) > 0) {
-		return usageError("wal-requeue: name segments, or give --all for every one in poison/ (siglake wal ls --state poison)")
+		return usageError("wal-requeue: name segments, or give --all for every one in poison/ (%s)", a.next("wal", "ls", "--state", "poison"))
 	}
 	if f.lane != "" && !f.all {
 		return usageError("wal-requeue: --lane goes with --all")

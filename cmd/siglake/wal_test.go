@@ -164,7 +164,7 @@ func TestWALVerify(t *testing.T) {
 
 		r = s.run("drain", "--once")
 		require.Zero(t, r.code)
-		require.Contains(t, r.stdout, "1 gaps in the sequence numbers found")
+		require.Contains(t, r.stdout, "1 gap in the sequence numbers found")
 		require.Contains(t, r.stderr, "gap in a writer's sequence numbers")
 		require.NotContains(t, s.ok("drain", "--once"), "gaps")
 		require.Equal(t, exitDamage, s.run("wal", "verify").code, "reported is not repaired")
