@@ -12,8 +12,11 @@ import (
 
 // Config is what a user writes under extensions::walmirror.
 type Config struct {
-	// MirrorConfig says where the copies go.
-	stores.MirrorConfig `mapstructure:",squash"`
+	// BucketURL, Prefix and S3 say where the copies go, as in stores.MirrorConfig. They are not squashed into it: an error
+	// would name the key mirrorconfig, which nobody can write.
+	BucketURL string          `mapstructure:"bucket_url"`
+	Prefix    string          `mapstructure:"prefix"`
+	S3        stores.S3Config `mapstructure:"s3"`
 
 	// SweepInterval is how often sealed/ and mirror-pending/ are looked through, the first time at the start. 0: never.
 	SweepInterval time.Duration `mapstructure:"sweep_interval"`
@@ -30,9 +33,15 @@ type Config struct {
 	_ struct{}
 }
 
+// mirror is where the copies go.
+func (c *Config) mirror() *stores.MirrorConfig {
+	return &stores.MirrorConfig{BucketURL: c.BucketURL, Prefix: c.Prefix, S3: c.S3}
+}
+
 func createDefaultConfig() component.Config {
+	at := stores.DefaultMirror()
 	return &Config{
-		MirrorConfig:  stores.DefaultMirror(),
+		BucketURL: at.BucketURL, Prefix: at.Prefix, S3: at.S3,
 		SweepInterval: 5 * time.Minute, Concurrency: 4, AttemptTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -40,9 +49,9 @@ func createDefaultConfig() component.Config {
 // minInterval is the least of the durations: a bare number is in nanoseconds.
 const minInterval = time.Second
 
-// Validate looks at the text only; confmap calls those of the sections.
+// Validate looks at the text only; confmap calls that of S3.
 func (c *Config) Validate() error {
-	var errs []error
+	errs := []error{c.mirror().Validate()}
 	for _, d := range []struct {
 		key   string
 		value time.Duration

@@ -29,7 +29,7 @@ type effective struct {
 // its directory with a warehouse would have its objects taken for the tables' or the reverse.
 func (w *walmirror) NotifyConfigSnapshot(_ context.Context, snapshot extensioncapabilities.ConfigSnapshot) error {
 	conf := snapshot.Effective()
-	if conf == nil || w.cfg.Idle() {
+	if conf == nil || w.cfg.mirror().Idle() {
 		return nil
 	}
 	var cfg effective
@@ -59,7 +59,7 @@ func (w *walmirror) named(cfg *effective) error {
 
 // apart refuses a mirror inside the warehouse of a compactor, and the reverse.
 func (w *walmirror) apart(cfg *effective) error {
-	at, err := w.cfg.Location()
+	at, err := w.cfg.mirror().Location()
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (w *walmirror) Start(ctx context.Context, host component.Host) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.host = host
-	if w.cfg.Idle() {
+	if w.cfg.mirror().Idle() {
 		key := "bucket_url"
 		if w.cfg.BucketURL != "" {
 			key = "prefix"
@@ -50,7 +50,7 @@ func (w *walmirror) Start(ctx context.Context, host component.Host) error {
 			zap.String("until", "the compactor has committed them"), zap.String("empty", "extensions::"+w.set.ID.String()+"::"+key))
 		return nil
 	}
-	at, err := w.cfg.Location()
+	at, err := w.cfg.mirror().Location()
 	if err != nil {
 		return fmt.Errorf("extensions::%s::bucket_url: %w", w.set.ID, err)
 	}
@@ -71,7 +71,7 @@ func (w *walmirror) Attach(dir string) (*mirror.Mirror, error) {
 	if w.mirror != nil {
 		return nil, fmt.Errorf("extensions::%s mirrors %s already; give each WAL root a mirror of its own, with a prefix of its own", w.set.ID, w.root)
 	}
-	at, err := w.cfg.Location()
+	at, err := w.cfg.mirror().Location()
 	if err != nil {
 		return nil, err
 	}

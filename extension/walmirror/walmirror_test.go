@@ -44,16 +44,16 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
 	defaults := Config{
-		MirrorConfig:  stores.MirrorConfig{Prefix: "wal-mirror", S3: stores.S3Config{Checksum: "when_required"}},
+		Prefix: "wal-mirror", S3: stores.S3Config{Checksum: "when_required"},
 		SweepInterval: 5 * time.Minute, Concurrency: 4, AttemptTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
 	}
 	require.Equal(t, &defaults, load(t, "walmirror"))
 	yes := true
 	require.Equal(t, &Config{
-		MirrorConfig: stores.MirrorConfig{BucketURL: "s3://telemetry/dir", Prefix: "a/b", S3: stores.S3Config{
+		BucketURL: "s3://telemetry/dir", Prefix: "a/b", S3: stores.S3Config{
 			Endpoint: "https://minio.example.net:9000", Region: "eu-central-1", AccessKeyID: "id", SecretAccessKey: "not-to-be-seen",
 			SessionToken: "nor-this", PathStyle: &yes, Checksum: "when_supported",
-		}},
+		},
 		SweepInterval: time.Minute, ActiveInterval: 10 * time.Second, Concurrency: 8, AttemptTimeout: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}, load(t, "walmirror/all"))
 	for _, id := range []string{"walmirror", "walmirror/all", "walmirror/off"} {
@@ -75,6 +75,10 @@ func TestConfig(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	require.NotContains(t, err.Error(), "not-to-be-seen")
+	// As the Collector says it, below extensions::walmirror: each line begins with a key that a user can write.
+	for line := range strings.Lines(err.Error()) {
+		require.Regexp(t, `^(bucket_url|prefix|(sweep|active)_interval|(attempt|shutdown)_timeout|concurrency|s3: (endpoint|access_key_id|session_token|checksum)|(access_key_id|session_token|checksum)): `, line)
+	}
 	err = confmap.Validate(load(t, "walmirror/nourl"))
 	require.ErrorContains(t, err, `bucket_url: "(not a URL)" is no object store; write s3://bucket/path, gs://bucket/path, azblob://container/path or file:///absolute/path`)
 	require.NotContains(t, err.Error(), "not-to-be-seen")
