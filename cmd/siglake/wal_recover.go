@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,13 +33,15 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL_S3 and al
 of your own the bucket goes into the path of the URL.
 --to is the root: what the collector has as exporters::siglake::wal::directory.
 
-Each object is decoded before it is written. One that cannot be read is named and left out; the others are restored.
+Each object is decoded before it is written. One that cannot be read is named, and another object of the same segment is
+restored instead, if there is one: its beginning in _active/, or a copy in another lane. All others are restored.
+A segment that the root has in poison/ and nowhere else is named and left there.
 
 Exit codes:
   0  everything the mirror has is in the root
-  1  failed, or some objects could not be fetched: run it again
+  1  failed, or some objects could not be fetched: run it again (also when there is what makes it 3)
   2  wrong usage, or a wrong place: --from is not the root of a mirror, --to is not the root of a log
-  3  some objects cannot be read as segments`
+  3  some objects cannot be read as segments, or the root has some segments in poison/ only`
 
 func newWALRecover(a *app) *cobra.Command {
 	var f recoverFlags
@@ -188,124 +189,4 @@ func (l *seldomLine) print(done, of int, size int64) {
 	}
 	l.last = l.app.now()
 	_, _ = fmt.Fprintf(l.app.stderr, "read %d of %d segments, %s\n", done, of, humanBytes(size)) // an ornament
-}
-
-// recovered is the report of wal-recover.
-type recovered struct {
-	DryRun     bool             `json:"dry_run"`
-	From       string           `json:"from"`
-	To         string           `json:"to"`
-	Lanes      []recoveredLane  `json:"lanes"`
-	Segments   int              `json:"segments"` // restored, or in a dry run to be restored
-	Longer     int              `json:"longer"`   // of them those of which the root had only a beginning
-	Rows       int64            `json:"rows"`
-	Bytes      int64            `json:"bytes"`
-	Present    int              `json:"present"`
-	Unreadable []mirror.Finding `json:"unreadable"`
-	Failed     []mirror.Finding `json:"failed"`
-	Foreign    int              `json:"foreign"`
-	Named      []string         `json:"foreign_keys"` // the first of them
-	Superseded int              `json:"superseded"`
-	Gaps       []mirror.LaneGap `json:"gaps"`
-}
-
-type recoveredLane struct {
-	Tenant     string `json:"tenant"`
-	Index      string `json:"index"`
-	Segments   int    `json:"segments"`
-	Open       int    `json:"open"`
-	Longer     int    `json:"longer"`
-	Rows       int64  `json:"rows"`
-	Bytes      int64  `json:"bytes"`
-	MinTime    string `json:"min_time,omitempty"`
-	MaxTime    string `json:"max_time,omitempty"`
-	Present    int    `json:"present"`
-	Unreadable int    `json:"unreadable"`
-	Failed     int    `json:"failed"`
-}
-
-func recoverReport(rep mirror.Report, f *recoverFlags) recovered {
-	out := recovered{
-		DryRun: f.dryRun, From: objstore.Redact(f.from), To: f.to, Lanes: []recoveredLane{}, Unreadable: orEmpty(rep.Unreadable),
-		Failed: orEmpty(rep.Failed), Foreign: rep.Foreign, Named: orEmpty(rep.Named), Superseded: rep.Superseded, Gaps: orEmpty(rep.Gaps),
-	}
-	for _, l := range rep.Lanes {
-		lane := recoveredLane{
-			Tenant: l.Tenant, Index: l.Index, Segments: l.Restored, Open: l.Open, Longer: l.Longer, Rows: l.Rows, Bytes: l.Bytes,
-			Present: l.Present, Unreadable: l.Unreadable, Failed: l.Failed,
-		}
-		if l.MinTime != 0 || l.MaxTime != 0 {
-			lane.MinTime, lane.MaxTime = nanoTime(l.MinTime), nanoTime(l.MaxTime)
-		}
-		out.Lanes = append(out.Lanes, lane)
-		out.Segments += l.Restored
-		out.Longer += l.Longer
-		out.Rows += l.Rows
-		out.Bytes += l.Bytes
-		out.Present += l.Present
-	}
-	return out
-}
-
-// orEmpty is a list that JSON shows as one.
-func orEmpty[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
-
-// verdict turns what is missing into an error.
-func (r *recovered) verdict() error {
-	switch {
-	case len(r.Unreadable) > 0:
-		return damageError("%s cannot be read as segments; all others are restored", plural(len(r.Unreadable), "object", "objects"))
-	case len(r.Failed) > 0:
-		return fmt.Errorf("%s could not be fetched; run it again", plural(len(r.Failed), "object", "objects"))
-	}
-	return nil
-}
-
-func (r *recovered) write(w interface{ Write([]byte) (int, error) }) error {
-	g := grid{
-		header: []string{"TENANT", "INDEX", "SEGMENTS", "ROWS", "BYTES", "FROM", "TO", "PRESENT", "UNREADABLE", "FAILED"},
-		right:  []bool{false, false, true, true, true, false, false, true, true, true},
-	}
-	for _, l := range r.Lanes {
-		g.add(l.Tenant, l.Index, humanCount(int64(l.Segments)), humanCount(l.Rows), humanBytes(l.Bytes), l.MinTime, l.MaxTime,
-			humanCount(int64(l.Present)), humanCount(int64(l.Unreadable)), humanCount(int64(l.Failed)))
-	}
-	if len(r.Lanes) > 0 {
-		if err := g.write(w); err != nil {
-			return err
-		}
-	}
-	var b strings.Builder
-	for _, f := range r.Unreadable {
-		fmt.Fprintf(&b, "unreadable: %s: %s\n", oneLine(f.Key), oneLine(f.Reason))
-	}
-	for _, f := range r.Failed {
-		fmt.Fprintf(&b, "failed: %s: %s\n", oneLine(f.Key), oneLine(f.Reason))
-	}
-	for _, g := range r.Gaps {
-		fmt.Fprintf(&b, "no object: lane %s, writer %s, numbers %d to %d\n", g.Lane, g.Writer, g.First, g.Last)
-	}
-	if len(r.Gaps) > 0 {
-		b.WriteString("Segments without an object are, as a rule, committed: the compactor deletes their copies when retention::mirror is over.\n" +
-			"Else they were empty, or were lost with the volume before their upload. Compare the rows of the tables.\n")
-	}
-	for _, key := range r.Named {
-		fmt.Fprintf(&b, "no segment, left alone: %s\n", oneLine(key))
-	}
-	if r.Longer > 0 {
-		fmt.Fprintf(&b, "%s of which the root had only the beginning; the drain writes the rows behind it\n", plural(r.Longer, "segment", "segments"))
-	}
-	verb := "restored"
-	if r.DryRun {
-		verb = "would be restored, nothing was written"
-	}
-	fmt.Fprintf(&b, "%s, %s rows, %s %s; %s present already\n", plural(r.Segments, "segment", "segments"), humanCount(r.Rows), humanBytes(r.Bytes),
-		verb, humanCount(int64(r.Present)))
-	_, err := w.Write([]byte(b.String()))
-	return err
 }

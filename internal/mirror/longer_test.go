@@ -129,7 +129,8 @@ func TestRestore_T10_no_longer_copy(t *testing.T) {
 			n := len(disk.Ops())
 			rep, err := restore(t, disk, marked(tc.objects))
 			require.NoError(t, err)
-			require.Equal(t, [2]int{tc.present, 1 - tc.present}, [2]int{rep.Lanes[0].Present, rep.Lanes[0].Unreadable})
+			require.Equal(t, [2]int{tc.present, 1 - tc.present}, [2]int{rep.Lanes[0].Present + rep.Lanes[0].Poison, rep.Lanes[0].Unreadable})
+			require.Equal(t, tc.state == segment.Poison, rep.Lanes[0].Poison == 1)
 			if tc.present == 0 {
 				require.Contains(t, rep.Unreadable[0].Reason, "not the beginning of this one (sealed)")
 			}

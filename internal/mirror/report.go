@@ -27,6 +27,7 @@ type LaneReport struct {
 	// MinTime and MaxTime are the event times of them in unix ns, as far as their headers tell; 0: none does.
 	MinTime, MaxTime int64
 	Present          int // segments that the root has already
+	Poison           int // segments that the root has in poison/ only
 	Unreadable       int // objects that no segment can be read from
 	Failed           int // objects that the store did not give
 	Newer            int // of the unreadable ones those in a format that only a newer version reads
@@ -36,6 +37,17 @@ type LaneReport struct {
 type Finding struct {
 	Key    string `json:"key"`
 	Reason string `json:"reason"`
+	// Instead is the object of the same segment that the root has instead; empty: none reads well.
+	Instead string `json:"instead,omitempty"`
+}
+
+// Copy is an object that was not used because of another one of its segment.
+type Copy struct {
+	Key  string `json:"key"`
+	Size int64  `json:"bytes"`
+	// Used is the other one; empty: it could not be fetched, and this one is of another lane.
+	Used      string `json:"used"`
+	OtherLane bool   `json:"other_lane"` // it is in another lane than the one that was used
 }
 
 // LaneGap is a run of numbers of one writer of which the mirror has no object though it has later ones: retention has deleted
@@ -54,7 +66,8 @@ type Report struct {
 	Failed     []Finding
 	Foreign    int      // objects that are no segments
 	Named      []string // the keys of the first of them
-	Superseded int      // beginnings of open segments whose whole segment is there too
+	Superseded []Copy   // as a rule beginnings of open segments whose whole segment is there too
+	Poison     []string // files below the root: segments that it has there only, which were not restored
 	Gaps       []LaneGap
 }
 
@@ -74,27 +87,6 @@ func (r *report) laneLocked(o object) *LaneReport {
 		r.lanes[o.lane()] = l
 	}
 	return l
-}
-
-// plan leaves one object per segment, the whole one before the beginning of it, and looks for gaps.
-func (r *report) plan(found []find) []find {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	best := make(map[segment.ID]find, len(found))
-	for _, f := range found {
-		other, twice := best[f.id]
-		if twice {
-			r.rep.Superseded++
-		}
-		if !twice || other.active && !f.active || other.active == f.active && f.size > other.size {
-			best[f.id] = f
-		}
-	}
-	out := slices.SortedFunc(maps.Values(best), func(a, b find) int {
-		return cmp.Or(cmp.Compare(a.lane(), b.lane()), cmp.Compare(a.id.String(), b.id.String()))
-	})
-	r.rep.Gaps = gaps(out)
-	return out
 }
 
 // gaps looks for numbers without an object, up to the greatest of each writer. A writer serves one lane.
@@ -158,22 +150,40 @@ func (r *report) restored(f find, rows int64, times [2]int64) {
 	l.MinTime, l.MaxTime = min(l.MinTime, times[0]), max(l.MaxTime, times[1])
 }
 
-func (r *report) unreadable(f find, err error) {
+func (r *report) poisoned(f find, file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.laneLocked(f.object)
-	l.Unreadable++
-	if errors.Is(err, frame.ErrVersion) {
-		l.Newer++
-	}
-	r.rep.Unreadable = append(r.rep.Unreadable, Finding{f.key, err.Error()})
+	r.laneLocked(f.object).Poison++
+	r.rep.Poison = append(r.rep.Poison, file)
 }
 
-func (r *report) failed(f find, err error) {
+// bad notes the objects that did not give their segment, and which one did.
+func (r *report) bad(objects []trial, instead string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.laneLocked(f.object).Failed++
-	r.rep.Failed = append(r.rep.Failed, Finding{f.key, err.Error()})
+	for _, o := range objects {
+		l := r.laneLocked(o.object)
+		found := Finding{o.key, o.err.Error(), instead}
+		if o.failed {
+			l.Failed++
+			r.rep.Failed = append(r.rep.Failed, found)
+			continue
+		}
+		l.Unreadable++
+		if errors.Is(o.err, frame.ErrVersion) {
+			l.Newer++
+		}
+		r.rep.Unreadable = append(r.rep.Unreadable, found)
+	}
+}
+
+// superseded notes the objects that were not used because of another one.
+func (r *report) superseded(used find, objects []find) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range objects {
+		r.rep.Superseded = append(r.rep.Superseded, Copy{Key: o.key, Size: o.size, Used: used.key, OtherLane: o.lane() != used.lane()})
+	}
 }
 
 func (r *report) done() Report {
@@ -186,6 +196,8 @@ func (r *report) done() Report {
 	for _, f := range [][]Finding{rep.Unreadable, rep.Failed} {
 		slices.SortFunc(f, func(a, b Finding) int { return cmp.Compare(a.Key, b.Key) })
 	}
+	slices.SortFunc(rep.Superseded, func(a, b Copy) int { return cmp.Compare(a.Key, b.Key) })
+	slices.Sort(rep.Poison)
 	return rep
 }
 

@@ -1,15 +1,12 @@
 package mirror
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -107,6 +104,7 @@ type find struct {
 	key    string
 	size   int64
 	beside []local // beginnings of it that the root has
+	others []find  // further objects of the segment, in the order in which they are tried
 }
 
 // list reads the whole listing: what is restored, and whether this is a mirror at all.
@@ -193,12 +191,18 @@ func (r *restore) run(ctx context.Context, found []find) error {
 	var todo []find
 	for _, f := range found {
 		f.beside = have[f.id]
+		if aside := onlyPoison(f.beside); aside != "" {
+			r.report.poisoned(f, aside)
+			r.report.superseded(f, f.others)
+			continue
+		}
 		covered, err := r.covered(f.beside, f)
 		if err != nil {
 			return err
 		}
 		if covered {
 			r.report.present(f)
+			r.report.superseded(f, f.others)
 			continue
 		}
 		todo = append(todo, f)
@@ -285,113 +289,5 @@ func (r *restore) cleanState(l segment.Lane, st segment.State) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// one restores one object. Only what concerns the root is an error: the object's own trouble goes into the report.
-func (r *restore) one(ctx context.Context, f find) error {
-	if f.size > maxObject {
-		r.report.unreadable(f, fmt.Errorf("%w: %d bytes", frame.ErrTooBig, f.size))
-		return nil
-	}
-	weight := min(f.size, downloadBytes)
-	if err := r.mem.Acquire(ctx, weight); err != nil {
-		return err
-	}
-	defer r.mem.Release(weight)
-	body, err := r.get(ctx, f)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r.report.failed(f, err)
-		return nil
-	}
-	seg, err := frame.Decode(bytes.NewReader(body), int64(len(body)), frame.DecodeOptions{})
-	if err != nil {
-		r.report.unreadable(f, err)
-		return nil
-	}
-	if err := f.id.CheckName(seg.Schema); err != nil {
-		seg.Release()
-		r.report.unreadable(f, err)
-		return nil
-	}
-	rows, times := seg.Rows, [2]int64{seg.Header.MinTime, seg.Header.MaxTime}
-	seg.Release()
-	if len(f.beside) > 0 && r.opt.Online { // a drain may have the beginning in hand
-		r.report.failed(f, errBeside)
-		return nil
-	}
-	switch err := r.goesOn(f.beside, body); {
-	case errors.Is(err, errUnlike):
-		r.report.unreadable(f, err)
-		return nil
-	case err != nil:
-		return fmt.Errorf("compare %s: %w", f.id, err)
-	}
-	if !r.opt.DryRun {
-		if err := r.write(f, body); err != nil {
-			return fmt.Errorf("restore %s: %w", f.id, err)
-		}
-	}
-	r.report.restored(f, rows, times)
-	return nil
-}
-
-// get reads an object whole: as many bytes as the listing said.
-func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
-	for tries := 1; ; tries++ {
-		body, err = read(ctx, r.opt.Store, objstore.Info{Key: f.key, Size: f.size})
-		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) {
-			return body, err
-		}
-		if !rest(ctx, backoff(tries, retryFirst, retryLongest)) {
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// state is where restored segments go. A drain that runs believes what it sees come into sealed/ by the times and its proof, and
-// these may be older than both; what is in orphans/ it looks up in the table.
-func (r *restore) state() segment.State {
-	if r.opt.Online {
-		return segment.Orphans
-	}
-	return segment.Sealed
-}
-
-// write gives a body its name: temporary file, sync, link, sync of the directory. A crash in between leaves
-// the temporary file, or both names. A beginning of it in sealed/ is replaced; the drain drops one that is further on, and
-// writes only the rows behind it.
-func (r *restore) write(f find, body []byte) error {
-	lane, err := r.root.Lane(f.tenant, f.index)
-	if err != nil {
-		return err
-	}
-	if err := r.prepare(lane); err != nil {
-		return err
-	}
-	name := lane.Path(r.state(), f.id.FileName())
-	if slices.ContainsFunc(f.beside, func(c local) bool { return c.state == segment.Sealed }) {
-		return vfs.WriteFile(r.root.FS(), name, body)
-	}
-	err = vfs.WriteNew(r.root.FS(), name, body)
-	if errors.Is(err, fs.ErrExist) {
-		return nil // an earlier run's, or a writer's that came meanwhile
-	}
-	return err
-}
-
-func (r *restore) prepare(lane segment.Lane) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.prepared[lane.Key()] {
-		return nil
-	}
-	if err := lane.Prepare(); err != nil {
-		return err
-	}
-	r.prepared[lane.Key()] = true
 	return nil
 }

@@ -24,6 +24,18 @@ var errBeside = errors.New("the root has only the beginning of this segment; sto
 // errUnlike says that the mirror has more of a segment than the root, and that it does not go on where the root's ends.
 var errUnlike = errors.New("the copy in the root has fewer rows and is not the beginning of this one")
 
+// onlyPoison is the file of a segment that the root has in poison/ and nowhere else; "" otherwise.
+func onlyPoison(copies []local) string {
+	file := ""
+	for _, c := range copies {
+		if c.state != segment.Poison {
+			return ""
+		}
+		file = c.lane.Key() + "/" + string(c.state) + "/" + c.name
+	}
+	return file
+}
+
 // covered tells whether the root has all of a segment that an object can hold: one of its copies is whole, or a beginning
 // that is no shorter. What is in poison/, what is damaged, and what is in another lane is left as it is.
 func (r *restore) covered(copies []local, f find) (bool, error) {

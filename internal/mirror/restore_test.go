@@ -163,7 +163,8 @@ func TestRestore_gaps(t *testing.T) {
 	}, rep.Gaps)
 }
 
-// A segment that the root has in any state is not restored again.
+// A segment that the root has in any state is not restored again. One that it has in poison/ only is told apart: its rows are in
+// no table.
 func TestRestore_present_in_any_state(t *testing.T) {
 	t.Parallel()
 	states := []segment.State{segment.Sealed, segment.Processing, segment.Committed, segment.Orphans, segment.Poison}
@@ -181,7 +182,8 @@ func TestRestore_present_in_any_state(t *testing.T) {
 	}
 	rep, err := restore(t, disk, store)
 	require.NoError(t, err)
-	require.Equal(t, []mirror.LaneReport{{Tenant: "t", Index: "events", Present: len(states)}}, rep.Lanes)
+	require.Equal(t, []mirror.LaneReport{{Tenant: "t", Index: "events", Present: len(states) - 1, Poison: 1}}, rep.Lanes)
+	require.Equal(t, []string{"t/events/poison/" + ids[len(states)-1].FileName()}, rep.Poison)
 }
 
 // T-10: the beginning of an open segment counts only where the whole one is not there, in both layouts.
@@ -199,7 +201,7 @@ func TestRestore_active_T10(t *testing.T) {
 	disk := simfs.New(nil)
 	rep, err := restore(t, disk, store)
 	require.NoError(t, err)
-	require.Equal(t, 1, rep.Superseded)
+	require.Equal(t, []mirror.Copy{{Key: activeKey(ids[0]), Size: rep.Superseded[0].Size, Used: key(ids[0])}}, rep.Superseded)
 	got := restoredRows(t, disk)
 	require.Equal(t, map[string][]int64{
 		key(ids[0]): {1, 2}, key(ids[1]): {3, 4}, "default/events/" + ids[2].FileName(): {5, 6},
