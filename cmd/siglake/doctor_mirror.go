@@ -60,6 +60,10 @@ func (d *doctor) checkMirror(ctx context.Context, at objstore.Location) {
 		d.skip("no mirror is named; give --mirror or SIGLAKE_WAL_MIRROR_URL", mirrorReach)
 		return
 	}
+	if v := d.overlap(at); v.result != "" {
+		d.report(mirrorPlace, v)
+		return
+	}
 	if at.Scheme == "file" {
 		// The first copy makes the directory; a probe that did would leave it.
 		if _, err := d.fs.List(at.Path); errors.Is(err, fs.ErrNotExist) {
@@ -79,24 +83,10 @@ func (d *doctor) checkMirror(ctx context.Context, at objstore.Location) {
 	}
 }
 
-// apart tells whether a directory is on another volume than the log.
-func (d *doctor) apart(dir string) verdict {
-	at, _ := d.place()
-	log, err := d.kernel.volume(at)
-	copies, err2 := d.kernel.volume(dir)
-	if err = errors.Join(err, err2); err != nil {
-		return verdict{unknown, err.Error(), ""}
-	}
-	if log.Source == copies.Source && log.Type == copies.Type {
-		return verdict{warned, fmt.Sprintf("%s and the log are both on %s", dir, log.Source), ""}
-	}
-	return verdict{passed, fmt.Sprintf("%s is on %s, the log on %s", dir, copies.Source, log.Source), ""}
-}
-
 // tryMirror runs the checks on an open store.
 func (d *doctor) tryMirror(ctx context.Context, at objstore.Location, store objstore.Store) {
 	p := &mirrorProbe{store: store, now: d.now, local: at.Scheme == "file", key: mirrorKey(d.now())}
-	if !d.try(ctx, mirrorReach, func(ctx context.Context) verdict { return p.reach(ctx, at) }) {
+	if !d.try(ctx, mirrorReach, func(ctx context.Context) verdict { return d.reach(ctx, p, at) }) {
 		d.skip("the store could not be asked", mirrorTries()...)
 		return
 	}
@@ -164,13 +154,17 @@ func (p *mirrorProbe) keys(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// reach lists the objects of doctors, of which there are few.
-func (p *mirrorProbe) reach(ctx context.Context, at objstore.Location) verdict {
+// reach lists the objects of doctors, of which there are few, and looks for the marker.
+func (d *doctor) reach(ctx context.Context, p *mirrorProbe, at objstore.Location) verdict {
 	if _, err := p.keys(ctx); err != nil {
 		return ok(err, "")
 	}
 	if mirror.Marked(ctx, p.store) {
 		return verdict{passed, at.String() + " is a mirror", ""}
+	}
+	if dir := mirrorBelow(ctx, p.store); dir != "" {
+		meant := at.Join(dir).String()
+		return verdict{warned, fmt.Sprintf("%s is no mirror, and %s is one", at, meant), "run " + d.next("doctor", "--mirror", meant)}
 	}
 	return verdict{passed, at.String() + " answers; no log was copied there yet", ""}
 }

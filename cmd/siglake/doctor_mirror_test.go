@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +159,42 @@ func TestDoctor_mirror_places(t *testing.T) {
 	require.Equal(t, unknown, f.Result)
 	require.NoDirExists(t, strings.TrimPrefix(url, "file://")+"/none")
 	require.Equal(t, skipped, doctorJSON(t, s)["mirror-reach"].Result)
+}
+
+// What the collector refuses fails: a mirror in the log or the warehouse, or around one. Nothing is written there.
+func TestDoctor_mirror_inside_the_log(t *testing.T) {
+	t.Parallel()
+	s := drained(t)
+	look := func() []string { return append(tree(t, s.walDir()), tree(t, filepath.Join(s.dir, "warehouse"))...) }
+	before := look()
+	for at, other := range map[string]string{
+		s.walDir(): "the log", s.walDir() + "/copies": "the log", s.dir: "the log", s.dir + "/warehouse/copies": "the warehouse",
+	} {
+		got := doctorJSON(t, s, "--mirror", "file://"+at)
+		require.Equal(t, failed, got["mirror-place"].Result, at)
+		require.Contains(t, got["mirror-place"].Seen, "the collector refuses a mirror in "+other)
+		require.NotContains(t, got, "mirror-reach")
+		require.NotContains(t, got, "mirror-put")
+	}
+	require.Equal(t, before, look())
+	require.Equal(t, "siglake: --mirror: \"/tmp/x\" is a path and no URL; write file:///tmp/x\n", s.run("doctor", "--mirror", "/tmp/x").stderr)
+}
+
+// A bucket without the prefix is no mirror; the one that was meant is named, whatever its name.
+func TestDoctor_mirror_without_its_prefix(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, prefix := range []string{"wal-mirror", "copies"} {
+		_, dir := bucketOf(t, map[string][]byte{})
+		parent := t.TempDir()
+		require.NoError(t, os.Rename(dir, filepath.Join(parent, prefix)))
+		require.NoError(t, os.MkdirAll(filepath.Join(parent, "other"), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(parent, "other", "x"), []byte("x"), 0o600))
+		f := doctorJSON(t, s, "--data", s.dir, "--mirror", "file://"+parent)["mirror-reach"]
+		require.Equal(t, warned, f.Result)
+		require.Equal(t, "file://"+parent+" is no mirror, and file://"+parent+"/"+prefix+" is one", f.Seen)
+		require.Equal(t, "run siglake doctor --mirror file://"+parent+"/"+prefix+" --data "+s.dir, f.Fix)
+	}
 }
 
 // A store that cannot be asked is told, without a secret.

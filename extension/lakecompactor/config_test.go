@@ -113,6 +113,7 @@ func TestValidate(t *testing.T) {
 		{"catalog_in_wal", func(c *Config) { c.Catalog = "sqlite://./data/wal/catalog.db" }, `catalog: "sqlite://./data/wal/catalog.db" is inside wal_directory`},
 		{"mirror_soon", func(c *Config) { c.Retention.Mirror = time.Minute }, `retention: mirror: 1m0s is below 15m1s, within which an upload may still be on its way; give for example 24h, or 0 for never`},
 		{"mirror_url", func(c *Config) { c.Mirror.BucketURL = "s3://u:canary@b" }, `mirror: bucket_url: "s3://b" has more than a bucket and a path`},
+		{"mirror_path", func(c *Config) { c.Mirror.BucketURL = "/tmp/foo" }, `mirror: bucket_url: "/tmp/foo" is a path and no URL; write file:///tmp/foo`},
 		{"mirror_prefix", func(c *Config) { c.Mirror.Prefix = "../up" }, `mirror: prefix: "../up" is no path of plain names`},
 		{"mirror_in_warehouse", func(c *Config) { c.Mirror.BucketURL = "file://./data/warehouse" }, `are inside one another; give the mirror a directory beside it`},
 		{"mirror_in_wal", func(c *Config) { c.Mirror.BucketURL = "file://./data/wal" }, `are inside one another; give the mirror a directory beside it`},

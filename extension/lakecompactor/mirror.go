@@ -63,8 +63,8 @@ func (c *compactor) retain(ctx context.Context, l *lake.Lake, r *mirror.Retentio
 // mirrorApart refuses a mirror that shares its directory with the log or the tables.
 func (c *Config) mirrorApart(at objstore.Location) error {
 	apart := func(key string, l objstore.Location) error {
-		l, err := stores.Absolute(l)
-		if err != nil || !l.Contains(at) && !at.Contains(l) {
+		l, err := l.Absolute()
+		if err != nil || !l.Overlaps(at) {
 			return nil //nolint:nilerr // what has no place contains nothing
 		}
 		return fmt.Errorf("mirror: %s and %s %s are inside one another; give the mirror a directory beside it", at, key, l)

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/extension/extensioncapabilities"
 
-	"github.com/siglakecol/siglakecol/extension/internal/stores"
 	"github.com/siglakecol/siglakecol/internal/objstore"
 )
 
@@ -68,27 +65,15 @@ func (w *walmirror) apart(cfg *effective) error {
 			continue
 		}
 		text, _ := cfg.Extensions[id]["warehouse"].(string)
-		house, err := warehouse(text)
+		house, err := objstore.ParsePlace(text)
 		if err != nil {
 			continue // the compactor says so
 		}
-		if house.Contains(at) || at.Contains(house) {
+		if house.Overlaps(at) {
 			return fmt.Errorf("extensions::%s::prefix: the mirror %s and the warehouse %s of extensions::%s are inside one another; give the mirror a directory beside the warehouse", w.set.ID, at, house, id)
 		}
 	}
 	return nil
-}
-
-// warehouse reads the warehouse of a compactor: a path or a URL.
-func warehouse(text string) (objstore.Location, error) {
-	if strings.Contains(text, "://") {
-		l, err := objstore.ParseURL(text)
-		if err != nil {
-			return objstore.Location{}, err
-		}
-		return stores.Absolute(l)
-	}
-	return stores.Absolute(objstore.Location{Scheme: "file", Path: filepath.Clean(text)})
 }
 
 func typeOf(id string) string {

@@ -75,7 +75,7 @@ func (w *walmirror) Attach(dir string) (*mirror.Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	if root := (objstore.Location{Scheme: "file", Path: dir}); root.Contains(at) || at.Contains(root) {
+	if root := (objstore.Location{Scheme: "file", Path: dir}); root.Overlaps(at) {
 		return nil, fmt.Errorf("extensions::%s::bucket_url: %s and the WAL root %s are inside one another; the copies belong on another volume", w.set.ID, at, dir)
 	}
 	m, err := mirror.New(w.options(dir))

@@ -80,7 +80,7 @@ func TestConfig(t *testing.T) {
 		require.Regexp(t, `^(bucket_url|prefix|(sweep|active)_interval|(attempt|shutdown)_timeout|concurrency|s3: (endpoint|access_key_id|session_token|checksum)|(access_key_id|session_token|checksum)): `, line)
 	}
 	err = confmap.Validate(load(t, "walmirror/nourl"))
-	require.ErrorContains(t, err, `bucket_url: "(not a URL)" is no object store; write s3://bucket/path, gs://bucket/path, azblob://container/path or file:///absolute/path`)
+	require.ErrorContains(t, err, `bucket_url: it is no URL and is not repeated here, as it may hold credentials; write s3://bucket/path, gs://bucket/path, azblob://container/path or file:///absolute/path`)
 	require.NotContains(t, err.Error(), "not-to-be-seen")
 }
 

@@ -234,12 +234,31 @@ func TestParseURL(t *testing.T) {
 		require.Error(t, err, raw)
 		require.NotContains(t, err.Error(), "secret")
 	}
+	for raw, want := range map[string]string{
+		"/tmp/foo":     `"/tmp/foo" is a path and no URL; write file:///tmp/foo`,
+		"/tmp/a b":     `"/tmp/a b" is a path and no URL; write file:///tmp/a b`,
+		"/tmp/a%zz":    `it is no URL and is not repeated here`,
+		"./copies":     `"./copies" is a path and no URL; write file://./copies`,
+		"../copies":    `"../copies" is a path and no URL; write file://../copies`,
+		"copies":       `it is no URL and is not repeated here, as it may hold credentials; write s3://bucket/path`,
+		"//u:secret@b": `it is no URL and is not repeated here`,
+		"/b?k=secret":  `it is no URL and is not repeated here`,
+		"/b#secret":    `it is no URL and is not repeated here`,
+		"http://x/y":   `"http://x/y" is no object store; write s3://bucket/path`,
+	} {
+		_, err := objstore.ParseURL(raw)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
 	l := objstore.Location{Scheme: "s3", Bucket: "b", Path: "x"}
 	require.Equal(t, "s3://b/x/y", l.Join("y").String())
 	require.Equal(t, "s3://b", l.Join("..").String())
 	require.True(t, l.Contains(l.Join("y")))
 	require.False(t, l.Contains(objstore.Location{Scheme: "s3", Bucket: "b", Path: "xy"}))
 	require.False(t, l.Join("y").Contains(l))
+	require.True(t, l.Join("y").Overlaps(l))
+	require.True(t, l.Overlaps(l.Join("y")))
+	require.False(t, l.Join("y").Overlaps(l.Join("z")))
 }
 
 // BND-1: what a writer that died left in a directory goes with the first Put of another life; what is being written stays.

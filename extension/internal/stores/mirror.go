@@ -3,14 +3,10 @@ package stores
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/siglakecol/siglakecol/internal/objstore"
 )
-
-// defaultPrefix is the directory of a mirror beneath its bucket, as the reference system names it.
-const defaultPrefix = "wal-mirror"
 
 // MirrorConfig says where the mirror of a write-ahead log is.
 type MirrorConfig struct {
@@ -26,7 +22,7 @@ type MirrorConfig struct {
 }
 
 // DefaultMirror is the section where a user writes none.
-func DefaultMirror() MirrorConfig { return MirrorConfig{Prefix: defaultPrefix, S3: Default()} }
+func DefaultMirror() MirrorConfig { return MirrorConfig{Prefix: objstore.DefaultPrefix, S3: Default()} }
 
 // Idle tells that there is no mirror.
 func (c *MirrorConfig) Idle() bool { return c.BucketURL == "" || c.Prefix == "" }
@@ -37,17 +33,7 @@ func (c *MirrorConfig) Location() (objstore.Location, error) {
 	if err != nil {
 		return objstore.Location{}, err
 	}
-	return Absolute(l.Join(c.Prefix))
-}
-
-// Absolute makes a relative directory mean what it means now.
-func Absolute(l objstore.Location) (objstore.Location, error) {
-	if l.Scheme != "file" {
-		return l, nil
-	}
-	dir, err := filepath.Abs(l.Path)
-	l.Path = dir
-	return l, err
+	return l.Join(c.Prefix).Absolute()
 }
 
 // Validate looks at the text only. S3 is validated by itself.
