@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // recoverFlags are those of wal-recover.
@@ -76,18 +74,13 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 		return err
 	}
 	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
-	bar := progress{w: a.stderr, on: a.terminal, now: a.now, text: "read %d of %d segments, %s"}
-	lines := seldomLine{app: a, last: a.now()}
+	shown := a.showRecover(from.String())
 	rep, err := mirror.Restore(ctx, mirror.RestoreOptions{
 		FS: a.fs, Dir: f.to, Store: store, DryRun: f.dryRun, Online: f.online, Concurrency: f.concurrency,
 		Holder: fmt.Sprintf("siglake wal-recover, pid %d on %s", os.Getpid(), host),
-		Progress: func(done, of int, size int64) {
-			bar.total = of
-			bar.draw(done, size)
-			lines.print(done, of, size)
-		},
+		Step:   shown.step, Progress: shown.progress,
 	})
-	bar.clear()
+	shown.end()
 	err = errors.Join(a.explainRecover(ctx, from, opt, err), store.Close())
 	if _, wrong := errors.AsType[*exitError](err); wrong || err != nil && len(rep.Lanes) == 0 {
 		return err
@@ -122,71 +115,4 @@ func (f *recoverFlags) check() (objstore.Location, error) {
 		return objstore.Location{}, usageError("--to: %s is a directory of segments; give the root of the write-ahead log, the directory of siglake-wal.json (some levels above %s)", f.to, parent)
 	}
 	return from, nil
-}
-
-// explainRecover says what to do about what ends a recovery.
-func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt objstore.Options, err error) error {
-	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
-		return fmt.Errorf("the root is in use: %s is held by %s; stop that process, or give --online to restore beside it", locked.Name, locked.Holder)
-	}
-	if errors.Is(err, segment.ErrNotEmpty) {
-		return usageError("--to: %w", err)
-	}
-	missing, ok := errors.AsType[*mirror.NoMirrorError](err)
-	if !ok {
-		return err
-	}
-	var hint string
-	switch up := a.mirrorAbove(ctx, from, opt); {
-	case len(missing.Below) > 0:
-		hint = "there is one at " + from.Join(missing.Below[0]).String()
-	case up != "":
-		hint = "there is one at " + up
-	case missing.Objects == 0:
-		hint = "nothing is there; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
-	default:
-		hint = plural(missing.Objects, "object is", "objects are") +
-			" there and none is siglake-mirror.json; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
-		if missing.Segments > 0 {
-			hint += fmt.Sprintf(". If that is what you gave, the marker of %s was deleted: put an object siglake-mirror.json with the content %s there",
-				plural(missing.Segments, "segment", "segments"), mirror.EmptyMarker)
-		}
-	}
-	return usageError("--from: %s is not the root of a mirror: %s", from, hint)
-}
-
-// mirrorAbove looks for the root that the user may have meant, up to three levels up: tenant, index and a directory
-// named twice.
-func (a *app) mirrorAbove(ctx context.Context, from objstore.Location, opt objstore.Options) string {
-	for range 3 {
-		up := from.Join("..")
-		if up == from {
-			return ""
-		}
-		from = up
-		store, err := objstore.Open(ctx, from.String(), opt)
-		if err != nil {
-			return ""
-		}
-		found := mirror.Marked(ctx, store)
-		_ = store.Close() // only read
-		if found {
-			return from.String()
-		}
-	}
-	return ""
-}
-
-// seldomLine tells how far a long recovery is where no bar can be drawn.
-type seldomLine struct {
-	app  *app
-	last time.Time
-}
-
-func (l *seldomLine) print(done, of int, size int64) {
-	if l.app.terminal || l.app.now().Sub(l.last) < 5*time.Second {
-		return
-	}
-	l.last = l.app.now()
-	_, _ = fmt.Fprintf(l.app.stderr, "read %d of %d segments, %s\n", done, of, humanBytes(size)) // an ornament
 }

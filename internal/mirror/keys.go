@@ -25,6 +25,15 @@ type marker struct {
 	Roots  []uuid.UUID `json:"roots"` // those that upload here
 }
 
+// MarkerError says that siglake-mirror.json is there and cannot be understood.
+type MarkerError struct {
+	Newer bool // a newer version wrote it; otherwise it is damaged
+	Err   error
+}
+
+func (e *MarkerError) Error() string { return e.Err.Error() }
+func (e *MarkerError) Unwrap() error { return e.Err }
+
 // sealedKey is where a sealed segment goes.
 func sealedKey(lane string, id segment.ID) string { return lane + "/" + id.FileName() }
 
@@ -69,10 +78,11 @@ func parseKey(key string) (object, bool) {
 func parseMarker(b []byte) (marker, error) {
 	var m marker
 	if err := json.Unmarshal(b, &m); err != nil {
-		return marker{}, fmt.Errorf("read %s: %w", markerKey, err)
+		return marker{}, &MarkerError{Err: fmt.Errorf("read %s: %w", markerKey, err)}
 	}
 	if m.Format != markerFormat {
-		return marker{}, fmt.Errorf("read %s: format %d, this version knows %d", markerKey, m.Format, markerFormat)
+		err := fmt.Errorf("read %s: format %d, this version knows %d", markerKey, m.Format, markerFormat)
+		return marker{}, &MarkerError{Newer: m.Format > markerFormat, Err: err}
 	}
 	return m, nil
 }

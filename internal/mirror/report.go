@@ -206,6 +206,8 @@ func cutMarker(key string) (dir string, ok bool) { return strings.CutSuffix(key,
 
 // Marked tells whether a store is opened at the root of a mirror.
 func Marked(ctx context.Context, s objstore.Store) bool {
+	ctx, cancel := context.WithTimeout(ctx, defaultAttempt)
+	defer cancel()
 	_, err := readMarker(ctx, s)
 	return err == nil
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -41,12 +43,20 @@ type RestoreOptions struct {
 	// Concurrency is how many objects are read at a time (8).
 	Concurrency int
 	Holder      string // who we are, for whoever is refused meanwhile
+	// AttemptTimeout is how long the store may be silent in one attempt (30 s); for an object a second more for each MiB.
+	AttemptTimeout time.Duration
+	// Step is told what is asked of the store, at the begin of each attempt and with each part of a listing; from several
+	// goroutines at a time.
+	Step func(step string)
 	// Progress is called after each object, from one goroutine at a time.
 	Progress func(done, of int, size int64)
 }
 
 // ErrNoMirror says that a URL is not the root of a mirror.
 var ErrNoMirror = errors.New("mirror: no mirror here (no " + markerKey + ")")
+
+// ErrPlace says that Dir is no root of a log and is near one.
+var ErrPlace = errors.New("mirror: not the root of a write-ahead log")
 
 // NoMirrorError carries the keys at which the marker was found instead.
 type NoMirrorError struct {
@@ -64,14 +74,18 @@ func (e *NoMirrorError) Unwrap() error { return ErrNoMirror }
 // temporary file that the next run replaces.
 //
 //	return  what was found and done, also beside an error
-//	errors  *NoMirrorError; *vfs.LockedError where somebody has the root and Online is not set; what is wrong with Dir. An object that
+//	errors  *NoMirrorError; *MarkerError; *StoreError: the listing did not come; ErrPlace; *vfs.LockedError where somebody has the root and Online is not set; what is wrong with Dir. An object that
 //	        cannot be read is no error: it is in the report
 //	holds   MIR-1, ONE-1
 func Restore(ctx context.Context, opt RestoreOptions) (Report, error) {
 	opt.FS = cmp.Or(opt.FS, vfs.OS())
 	opt.Concurrency = cmp.Or(opt.Concurrency, defaultDownloads)
+	opt.AttemptTimeout = cmp.Or(opt.AttemptTimeout, defaultAttempt)
 	if opt.Progress == nil {
 		opt.Progress = func(int, int, int64) {}
+	}
+	if opt.Step == nil {
+		opt.Step = func(string) {}
 	}
 	r := &restore{opt: opt, mem: semaphore.NewWeighted(downloadBytes), prepared: map[string]bool{}, report: newReport()}
 	found, err := r.list(ctx)
@@ -107,40 +121,6 @@ type find struct {
 	others []find  // further objects of the segment, in the order in which they are tried
 }
 
-// list reads the whole listing: what is restored, and whether this is a mirror at all.
-func (r *restore) list(ctx context.Context) ([]find, error) {
-	var found []find
-	missing := &NoMirrorError{}
-	marked := false
-	err := r.opt.Store.List(ctx, "", func(info objstore.Info) error {
-		missing.Objects++
-		if info.Key == markerKey {
-			marked = true
-			return nil
-		}
-		if o, ok := parseKey(info.Key); ok {
-			found = append(found, find{object: o, key: info.Key, size: info.Size})
-			return nil
-		}
-		if dir, ok := cutMarker(info.Key); ok {
-			missing.Below = append(missing.Below, dir)
-		}
-		r.report.foreign(info.Key)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if !marked {
-		missing.Segments = len(found)
-		return nil, missing
-	}
-	if _, err := readMarker(ctx, r.opt.Store); err != nil {
-		return nil, err
-	}
-	return r.report.plan(found), nil
-}
-
 // open takes the locks of the root and makes it one. The caller gives the locks back, also after an error.
 func (r *restore) open() (locks locks, err error) {
 	r.root, err = segment.Open(r.opt.FS, r.opt.Dir)
@@ -149,6 +129,12 @@ func (r *restore) open() (locks locks, err error) {
 		return nil, err
 	}
 	if fresh {
+		switch above, below, _ := segment.Nearby(r.opt.FS, r.opt.Dir); { // what cannot be read Vacant says
+		case above != "":
+			return nil, fmt.Errorf("%w: %s is inside one; give its root, %s", ErrPlace, r.opt.Dir, above)
+		case below != "":
+			return nil, fmt.Errorf("%w: %s is above one; give its root, %s", ErrPlace, r.opt.Dir, below)
+		}
 		if err := segment.Vacant(r.opt.FS, r.opt.Dir); err != nil || r.opt.DryRun {
 			return nil, err
 		}

@@ -79,7 +79,7 @@ func (r *restore) try(ctx context.Context, f find) (why *trial, err error) {
 	defer r.mem.Release(weight)
 	body, err := r.get(ctx, f)
 	if err != nil {
-		return &trial{find: f, err: err, failed: true}, ctx.Err()
+		return &trial{find: f, err: err, failed: !errors.Is(err, objstore.ErrSpecial)}, ctx.Err()
 	}
 	seg, err := frame.Decode(bytes.NewReader(body), int64(len(body)), frame.DecodeOptions{})
 	if err != nil {
@@ -134,8 +134,12 @@ func timesOf(seg *frame.Segment) (times [2]int64) {
 // get reads an object whole: as many bytes as the listing said.
 func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
 	for tries := 1; ; tries++ {
-		body, err = read(ctx, r.opt.Store, objstore.Info{Key: f.key, Size: f.size})
-		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) {
+		r.opt.Step("reading " + f.key)
+		err = unlessSilent(ctx, timeFor(r.opt.AttemptTimeout, f.size), func(ctx context.Context, _ func()) (err error) {
+			body, err = read(ctx, r.opt.Store, objstore.Info{Key: f.key, Size: f.size})
+			return err
+		})
+		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrSpecial) {
 			return body, err
 		}
 		if !rest(ctx, backoff(tries, retryFirst, retryLongest)) {

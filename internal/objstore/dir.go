@@ -142,6 +142,9 @@ func (d *dir) remove(name string) error {
 
 // Get implements Store.
 func (d *dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	if info, err := d.fs.Stat(d.path(key)); err == nil && info.Special {
+		return nil, fmt.Errorf("get %s: %w", key, ErrSpecial)
+	}
 	f, err := d.fs.Open(d.path(key))
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, absent(err))

@@ -11,6 +11,7 @@ import (
 var (
 	ErrExists   = errors.New("objstore: the object exists")
 	ErrNotFound = errors.New("objstore: no such object")
+	ErrSpecial  = errors.New("objstore: no regular file, but a FIFO, a socket or a device")
 )
 
 // Info describes an object.
@@ -36,7 +37,7 @@ type Store interface {
 	Put(ctx context.Context, key string, c *Content) error
 	// Replace is Put over what is there.
 	Replace(ctx context.Context, key string, c *Content) error
-	// Get opens an object for reading. ErrNotFound. The caller closes.
+	// Get opens an object for reading. ErrNotFound; ErrSpecial in a directory. The caller closes.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	// Stat describes an object. ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)

@@ -196,25 +196,36 @@ func readMarker(fsys vfs.FS, dir string) (marker, error) {
 
 // hint looks for the root that the caller may have meant: some levels up, or one down.
 func hint(fsys vfs.FS, dir string) string {
-	up := dir
+	switch above, below, err := Nearby(fsys, dir); {
+	case above != "":
+		return "the root is " + above
+	case below != "":
+		return "there is one in " + below
+	case errors.Is(err, fs.ErrNotExist):
+		return "the directory does not exist; the collector's siglake exporter creates it at its start"
+	}
+	return "give the directory that the siglake exporter writes to (wal::directory); it creates it at its start"
+}
+
+// Nearby looks for a root near a directory that is none: up to three levels above, or one below; empty where there is none.
+// err: what became of reading the directory.
+func Nearby(fsys vfs.FS, dir string) (above, below string, err error) {
+	above = dir
 	for range 3 { // <tenant>/<index>/<state>
-		up = filepath.Dir(up)
-		if _, err := readMarker(fsys, up); err == nil {
-			return "the root is " + up
+		above = filepath.Dir(above)
+		if _, err := readMarker(fsys, above); err == nil {
+			return above, "", nil
 		}
 	}
 	entries, err := fsys.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "the directory does not exist; the collector's siglake exporter creates it at its start"
-	}
 	for _, e := range entries {
 		if down := filepath.Join(dir, e.Name); e.IsDir {
 			if _, err := readMarker(fsys, down); err == nil {
-				return "there is one in " + down
+				return "", down, nil
 			}
 		}
 	}
-	return "give the directory that the siglake exporter writes to (wal::directory); it creates it at its start"
+	return "", "", err
 }
 
 // Dir is the directory of the root.

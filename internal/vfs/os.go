@@ -93,7 +93,7 @@ func (osFS) Stat(name string) (Info, error) {
 }
 
 func infoOf(st fs.FileInfo) Info {
-	in := Info{Size: st.Size(), ModTime: st.ModTime(), IsDir: st.IsDir()}
+	in := Info{Size: st.Size(), ModTime: st.ModTime(), IsDir: st.IsDir(), Special: st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		in.Inode = sys.Ino
 	}

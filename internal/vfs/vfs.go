@@ -93,6 +93,7 @@ type Info struct {
 	ModTime time.Time
 	Inode   uint64
 	IsDir   bool
+	Special bool // a FIFO, a socket or a device: to open it may wait for ever
 }
 
 // Space is the room of a volume in bytes. Free counts what an unprivileged process may use.
