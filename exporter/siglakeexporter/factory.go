@@ -2,11 +2,14 @@ package siglakeexporter
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 const (
@@ -28,23 +31,32 @@ func newFactory(open opener) exporter.Factory {
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewLogs(ctx, set, cfg, e.push, e.options()...)
+			return exporterhelper.NewLogs(ctx, quieter(set), cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 		exporter.WithTraces(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
 			e, err := newTraces(set, cfg, shared)
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewTraces(ctx, set, cfg, e.push, e.options()...)
+			return exporterhelper.NewTraces(ctx, quieter(set), cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 		exporter.WithMetrics(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
 			e, err := newMetricsExporter(set, cfg, shared)
 			if err != nil {
 				return nil, err
 			}
-			return exporterhelper.NewMetrics(ctx, set, cfg, e.push, e.options()...)
+			return exporterhelper.NewMetrics(ctx, quieter(set), cfg, e.push, e.options()...)
 		}, component.StabilityLevelAlpha),
 	)
+}
+
+// quieter is for the helper, which logs every request that is refused as an error. Ten lines in ten seconds say it, and one
+// of a hundred after them: clients send again, each refusal is counted, and the exporter logs where a limit begins and ends.
+func quieter(set exporter.Settings) exporter.Settings {
+	set.Logger = set.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, 10*time.Second, 10, 100)
+	}))
+	return set
 }
 
 // options: the helper's spans and counters, and nothing that waits. Without WithTimeout it would cut a slow

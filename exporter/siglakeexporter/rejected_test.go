@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/pdata/testdata"
 	"google.golang.org/grpc/status"
 
 	"github.com/siglakecol/siglakecol/internal/wal"
@@ -136,4 +137,21 @@ func TestRejectedIngest_names(t *testing.T) {
 	}
 	require.Contains(t, doc, "30 s)")
 	require.Equal(t, 30*time.Second, quietAfter)
+}
+
+// The helper's line about a refused request is written ten times and not for each of them.
+func TestRefused_lines_are_few(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	exp, err := r.factory.CreateLogs(t.Context(), r.set, r.cfg)
+	require.NoError(t, err)
+	require.NoError(t, exp.Start(t.Context(), r.host))
+	const requests = 60
+	for range requests {
+		require.Error(t, exp.ConsumeLogs(withTenant(t.Context(), "nobody"), testdata.GenerateLogs(1)))
+	}
+	require.NoError(t, exp.Shutdown(t.Context()))
+	lines := r.warned.FilterMessage("Exporting failed. Rejecting data.").Len()
+	require.Positive(t, lines)
+	require.Less(t, lines, requests/2, "a new ten seconds may begin meanwhile")
 }
