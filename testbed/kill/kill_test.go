@@ -156,7 +156,9 @@ func multiply(t *testing.T, h *collector.Harness, n int) {
 	require.Regexp(t, writer, open[0].Name)
 	for i := range n - 1 {
 		path := writer.ReplaceAllString(open[0].Path, fmt.Sprintf("-%012x-${1}.", i))
-		require.NoError(t, os.WriteFile(path, data, 0o640))
+		named, err := waldir.Called(data, strings.TrimSuffix(filepath.Base(path), ".arrow.partial"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, named, 0o640))
 	}
 }
 

@@ -4,7 +4,6 @@ package recovery
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -157,20 +156,17 @@ func oneSegment(t *testing.T, h *collector.Harness, bytes int) (file string, rec
 func lay(t *testing.T, source string, s size) {
 	t.Helper()
 	lane := filepath.Join(filepath.Dir(source), "data", "wal", "default", "events")
+	data, err := os.ReadFile(source)
+	require.NoError(t, err)
 	for i := range s.partials + s.sealed {
 		name := nameOf(i) + ".arrow"
 		to := filepath.Join(lane, "sealed", name)
 		if i < s.partials {
 			to = filepath.Join(lane, "active", name+".partial")
 		}
-		in, err := os.Open(source)
+		named, err := waldir.Called(data, nameOf(i))
 		require.NoError(t, err)
-		out, err := os.Create(to)
-		require.NoError(t, err)
-		_, err = io.Copy(out, in)
-		require.NoError(t, err)
-		require.NoError(t, in.Close())
-		require.NoError(t, out.Close())
+		require.NoError(t, os.WriteFile(to, named, 0o640))
 	}
 }
 

@@ -334,8 +334,12 @@ func (h *Harness) Start() *Process {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	time.Sleep(signalsAsked)
 	return p
 }
+
+// signalsAsked is what the collector takes, generously, from its last word to asking for signals.
+const signalsAsked = 200 * time.Millisecond
 
 // Stop ends the running life with SIGTERM and requires exit code 0.
 func (h *Harness) Stop() time.Duration {
