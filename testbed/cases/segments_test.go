@@ -48,6 +48,14 @@ func openSegment(t *testing.T, h *collector.Harness) (bytes []byte, ends []int) 
 	return bytes, ends
 }
 
+// called is a segment under another id.
+func called(t *testing.T, data []byte, id string) []byte {
+	t.Helper()
+	b, err := waldir.Called(data, id)
+	require.NoError(t, err)
+	return b
+}
+
 // drainedBut waits until nothing is on its way to a table; what is set aside is no matter.
 func drainedBut(t *testing.T, h *collector.Harness) {
 	t.Helper()
@@ -73,7 +81,7 @@ func TestA1_cut_segments_are_drained(t *testing.T) {
 	want := map[string]int{}
 	torn := map[string]bool{}
 	for cut, n := 0, 0; cut <= len(whole); cut, n = cut+step, n+1 {
-		require.NoError(t, os.WriteFile(filepath.Join(active, nameOf(n)+".arrow.partial"), whole[:cut], 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(active, nameOf(n)+".arrow.partial"), called(t, whole, nameOf(n))[:cut], 0o600))
 		for _, end := range ends {
 			if cut >= end {
 				want[nameOf(n)] += 2
@@ -130,9 +138,9 @@ func TestA7_stop_among_damaged_segments(t *testing.T) {
 	h.Overlay = []string{draining}
 	p := h.Start()
 	send(t, p) // the upstream Collector takes signals a moment after it is healthy
-	require.NoError(t, os.WriteFile(filepath.Join(sealed, nameOf(0)+".arrow"), whole, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(sealed, nameOf(0)+".arrow"), called(t, whole, nameOf(0)), 0o600))
 	for n := range damagedOnes {
-		require.NoError(t, os.WriteFile(filepath.Join(sealed, nameOf(n+1)+".arrow"), bad, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(sealed, nameOf(n+1)+".arrow"), called(t, bad, nameOf(n+1)), 0o600))
 	}
 	require.Eventually(t, func() bool { return len(poison()) > 0 }, time.Minute, time.Millisecond, "last lines:\n%s", p.Tail(20))
 	h.Stop() // code 0, within its limit
