@@ -20,7 +20,7 @@ import (
 // before another; then a third one ends the work: claim, commit, mark, retire. Deaths inside a commit are the testbed's,
 // which kills on the files that a commit makes. LAKE-1, ONE-1, RET-1, BND-1.
 func TestKill_exact(t *testing.T) {
-	t.Parallel()
+	// Not parallel: between a fork and its exec the child has copies of the locks of tests beside it.
 	stride := 3 // a life costs 0.3 s, most of it the start-up of iceberg-go; the rest is for `make soak`
 	switch {
 	case os.Getenv("SIGLAKE_SOAK") != "":

@@ -275,8 +275,9 @@ func TestSweep_real_lake(t *testing.T) {
 		dead.left.Store(int64(k))
 		opt := w.opt
 		opt.FS = dead
-		_, _ = Once(t.Context(), opt) // dies, but for the last time
+		_, err := Once(t.Context(), opt) // dies, but for the last time
 		if dead.left.Load() >= 0 {
+			require.NoError(t, err)
 			break
 		}
 		cuts++

@@ -39,7 +39,7 @@ var script = []step{
 // TestKill_exact kills a writer before each change it makes to a real disk, and its successor, which recovers and writes
 // too, before another; then a third one recovers. ACK-1 (both modes: a kill takes nothing from a disk), ACK-2, ORD-1, ONE-1.
 func TestKill_exact(t *testing.T) {
-	t.Parallel()
+	// Not parallel: between a fork and its exec the child has copies of the locks of tests beside it.
 	work := func(dir string, fsys *killfs.FS, ack func(int)) error {
 		opt := options(fsys, dir)
 		opt.MaxEvents = 6
