@@ -145,7 +145,7 @@ func (p *place) exact() {
 // LAKE-1: everything that a long load ever mirrored is recovered, after its snapshots were expired and most of it was dropped from
 // the proof, and what was not yet committed when the volume was lost is among it. No row is there twice, none is missing.
 func TestRecovery_of_everything_after_expiry(t *testing.T) {
-	t.Parallel()
+	// Not parallel: who starts a process beside it holds its locks for a moment.
 	commits, each, keep, proof := 30, 3, 10, 32 // an hour in small
 	switch {
 	case os.Getenv("SIGLAKE_SOAK") != "":
@@ -185,7 +185,7 @@ func TestRecovery_of_everything_after_expiry(t *testing.T) {
 // LAKE-1: everything is recovered beside the drain that has committed it, which remembers it no more. The clock of the writer was
 // ahead then, by which its segments look younger than the oldest that the proof lists.
 func TestRecovery_beside_the_drain_that_forgot(t *testing.T) {
-	t.Parallel()
+	// Not parallel: who starts a process beside it holds its locks for a moment.
 	p := newPlace(t, 4)
 	p.off.Store(int64(-50 * time.Minute))
 	p.ahead = 10 * time.Minute
