@@ -44,6 +44,22 @@ func TestMirror_uploads_what_is_sealed(t *testing.T) {
 	})
 }
 
+// A sweep may find a segment, upload it, and a drain retire it, before its writer tells of it: nothing is put twice, and no loss is told.
+func TestMirror_told_of_a_segment_late(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newRig(t).start(), &tables{}
+		ids := r.uploaded(1)
+		r.drained(b)
+		ops := len(r.store.Ops())
+		r.m.Sealed(r.lane(), ids[0], nil)
+		synctest.Wait()
+		require.Len(t, r.store.Ops(), ops)
+		require.Zero(t, r.counter("sources_gone_total"))
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
 func (r *rig) uuid() string {
 	root, err := segment.Open(r.disk, rootDir)
 	require.NoError(r.t, err)

@@ -21,6 +21,10 @@ var errConflict = errors.New("mirror: another object has the segment's name")
 
 // work brings one job to its end, or back into the queue.
 func (m *Mirror) work(ctx context.Context, j *job) {
+	if !j.check && m.seen.confirmed(j.id) {
+		m.queue.done(j) // a sweep found the segment before its writer told of it, and it may even be retired by now
+		return
+	}
 	if j.tries == 0 {
 		m.met.waited(m.opt.Now().Sub(j.queued))
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,18 +83,18 @@ func (c *cutter) cut(i int) {
 	pl.Rate = 4_000
 	tr := traffic.Start(c.t, pl)
 	tr.Acked(c.t, 1_000+c.rng.IntN(4_000))
-	// Under wait_for every other cut falls while the collector runs on: what does it answer afterwards?
-	live := c.mode == "wait_for" && i%2 == 1
-	var open openRows
-	if !live {
-		require.NoError(c.t, c.p.Freeze(c.t.Context()))
-		open = c.openRows(pl.Run)
-	}
+	// Frozen, so that no sync is under way: where the kernel throws away the journal beneath one, it may call it done. (Of
+	// 150 cuts under another program that appends and calls fdatasync 5 on ext4 and 3 on xfs took what a call that ended
+	// well had written last; with no call under way none did. A real power cut sends no such answer.)
+	require.NoError(c.t, c.p.Freeze(c.t.Context()))
+	open := c.openRows(pl.Run)
 	if c.mode == "auto" && i%2 == 1 || i%4 == 0 {
 		c.writeBack()
 	}
 	c.v.Cut(c.t)
-	if live {
+	// Under wait_for every other time the collector runs on: what does it answer afterwards?
+	if c.mode == "wait_for" && i%2 == 1 {
+		require.NoError(c.t, syscall.Kill(c.p.PID(), syscall.SIGCONT))
 		// It must notice: an answer under wait_for needs a sync, and no sync succeeds any more.
 		require.Eventually(c.t, func() bool { _, failed := tr.Book.Requests(); return len(failed) > 0 }, time.Minute, 5*time.Millisecond)
 	}
