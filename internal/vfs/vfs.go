@@ -8,7 +8,7 @@
 //   - After a Sync that returned an error the unsynced bytes are lost for good, though reads may still
 //     show them; a later Sync of the same file that returns nil proves nothing.
 //
-// os.go is the only file of the repository that calls the operating system's file functions; simfs
+// os.go, with osfile.go for what is open, is the only place of the repository that calls the operating system's file functions; simfs
 // simulates a disk that loses what was not synced.
 package vfs
 
