@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/lake"
 )
 
@@ -29,6 +30,10 @@ var (
 	catalogClock = check{
 		name: "catalog-clock", costs: "no commit is made until this machine's clock has reached the last one",
 		fix: "set the clock of this machine by NTP",
+	}
+	catalogAge = check{
+		name: "catalog-age", costs: "nothing is committed to the table: its rows wait in the log until that is full",
+		fix: "bring back what the catalog does not know",
 	}
 	catalogWrite = check{
 		name: "catalog-write", costs: "no table can be made: what is sent to a new index stays in the log",
@@ -80,7 +85,7 @@ func (d *doctor) checkLake(ctx context.Context) {
 	})
 	d.checkPlaces(ctx, opt)
 	if d.silent || !reached || none {
-		d.skip("there is no catalog to ask", append([]check{catalogTables, catalogClock}, lakeTries()...)...)
+		d.skip("there is no catalog to ask", append([]check{catalogTables, catalogAge, catalogClock}, lakeTries()...)...)
 		return
 	}
 	d.lookAtTables(ctx, l)
@@ -136,7 +141,26 @@ func (d *doctor) lookAtTables(ctx context.Context, l *lake.Lake) {
 		}
 		return verdict{passed, plural(len(tables), "table", "tables") + " can be read", ""}
 	})
+	d.try(ctx, catalogAge, func(ctx context.Context) verdict { return d.judgeAge(ctx, l) })
 	d.try(ctx, catalogClock, func(context.Context) verdict { return judgeCommits(tables) })
+}
+
+// judgeAge looks for tables of which the catalog shows less than was committed to them from the log.
+func (d *doctor) judgeAge(ctx context.Context, l *lake.Lake) verdict {
+	root, err := d.openRoot()
+	if err != nil {
+		return verdict{skipped, "there is no log to hold it against", ""}
+	}
+	back, err := drain.Standings(ctx, l, root)
+	for _, p := range back {
+		switch p.Standing {
+		case lake.WentBack:
+			return verdict{failed, p.String(), "run " + d.next("catalog-repair")}
+		case lake.Unlisted:
+			return verdict{warned, p.String(), "if it was not dropped on purpose, run " + d.next("catalog-repair")}
+		}
+	}
+	return ok(err, "the tables show what was committed from this log")
 }
 
 // dropLeft says what to do about what a doctor has left in the catalog.

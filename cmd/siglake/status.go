@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
@@ -148,7 +149,11 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 	if rep.WAL, err = a.walStatus(ctx, root); err != nil {
 		return err
 	}
-	tables, err := a.tableStatus(ctx)
+	var back []*lake.Past
+	tables, err := a.tableStatus(ctx, func(l *lake.Lake) (err error) {
+		back, err = drain.Standings(ctx, l, root)
+		return err
+	})
 	if tables != nil {
 		rep.Tables = tables
 	}
@@ -158,7 +163,7 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		}
 		rep.TablesError = err.Error()
 	}
-	rep.Next = append(rep.Next, a.advise(&rep)...)
+	rep.Next = append(a.adviseRepair(back), a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)
 	}
@@ -263,8 +268,8 @@ func (a *app) countRows(p place, size int64, budget *int, out *laneStatus) {
 	out.PendingRows += sum.Rows
 }
 
-// tableStatus lists the tables. What could be listed is returned also with an error.
-func (a *app) tableStatus(ctx context.Context) (out []tableStatus, err error) {
+// tableStatus lists the tables, and lets also look at the lake. What could be listed is returned also with an error.
+func (a *app) tableStatus(ctx context.Context, also func(*lake.Lake) error) (out []tableStatus, err error) {
 	l, err := a.openLake(ctx, true)
 	if err != nil {
 		return nil, err
@@ -274,7 +279,18 @@ func (a *app) tableStatus(ctx context.Context) (out []tableStatus, err error) {
 	for _, t := range infos {
 		out = append(out, newTableStatus(t))
 	}
-	return out, err
+	return out, errors.Join(err, also(l))
+}
+
+// adviseRepair tells of tables that do not show what was committed to them.
+func (a *app) adviseRepair(back []*lake.Past) (out []advice) {
+	out = []advice{}
+	for _, p := range back {
+		if p.Standing != lake.Replaced { // the drain sets what is the other one's aside, and says so
+			out = append(out, advice{What: p.String() + "; nothing is committed to it, its rows wait in the log", Command: a.next("catalog-repair")})
+		}
+	}
+	return out
 }
 
 func newTableStatus(t lake.TableInfo) tableStatus {

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/siglakecol/siglakecol/internal/lake"
 )
 
 func newTables(a *app) *cobra.Command {
@@ -23,7 +25,7 @@ the others are listed all the same.`,
 }
 
 func (a *app) tables(ctx context.Context, w io.Writer) error {
-	tables, listErr := a.tableStatus(ctx)
+	tables, listErr := a.tableStatus(ctx, func(*lake.Lake) error { return nil })
 	if tables == nil && listErr != nil {
 		return listErr
 	}

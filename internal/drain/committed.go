@@ -17,7 +17,11 @@ import (
 //	errors  anything means "not known", never "not committed": the table is another than the root's lane is bound to, or
 //	        shows less than was committed to it from there (a catalog that went back)
 func Committed(ctx context.Context, l *lake.Lake, root *segment.Root, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
-	seen, err := seenOf(root, tenant, index)
+	lanes, err := lanesOf(root, tenant, index)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := seenOf(lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -38,18 +42,21 @@ func Committed(ctx context.Context, l *lake.Lake, root *segment.Root, tenant, in
 	return out, nil
 }
 
-// seenOf is the newest state of the table that was committed to from this root; zero if it has no such lane. A legacy
-// lane and the one beside it share a table.
-func seenOf(root *segment.Root, tenant, index string) (lake.Seen, error) {
+// lanesOf are the lanes of one table: a legacy lane and the one beside it share one.
+func lanesOf(root *segment.Root, tenant, index string) (of []segment.Lane, err error) {
 	lanes, _, err := root.Lanes()
-	if err != nil {
-		return lake.Seen{}, err
+	for _, l := range lanes {
+		if l.Tenant() == tenant && l.Index() == index {
+			of = append(of, l)
+		}
 	}
+	return of, err
+}
+
+// seenOf is the newest state of a table that was committed to from its lanes; zero if there is none.
+func seenOf(lanes []segment.Lane) (lake.Seen, error) {
 	var newest lake.Seen
 	for _, l := range lanes {
-		if l.Tenant() != tenant || l.Index() != index {
-			continue
-		}
 		head, ok, err := l.Head()
 		if err != nil {
 			return lake.Seen{}, fmt.Errorf("read head: %w", err)

@@ -165,7 +165,7 @@ type GoneBackError struct {
 }
 
 func (e *GoneBackError) Error() string {
-	return fmt.Sprintf("lake: table %s went back: seen before: sequence %d (%s), now: sequence %d (%s)",
+	return fmt.Sprintf("lake: table %s went back: seen before: sequence %d (%s), now: sequence %d (%s); siglake catalog-repair brings back what is missing",
 		e.Table, e.WantSequence, e.WantMetadata, e.HaveSequence, e.HaveMetadata)
 }
 

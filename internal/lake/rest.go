@@ -74,7 +74,7 @@ func openREST(ctx context.Context, uri string, opt REST, readOnly bool) (_ opene
 		return opened{}, restAdvice(err, readOnly)
 	}
 	return opened{
-		cat: restCatalog{cat}, make: restCatalog{cat}.make,
+		cat: restCatalog{cat}, make: restCatalog{cat}.make, register: restCatalog{cat}.register,
 		close: func() error {
 			err := cat.Close()
 			transport.CloseIdleConnections()
@@ -115,4 +115,10 @@ func (c restCatalog) make(ctx context.Context, id table.Identifier, b birth) (st
 		return "", err
 	}
 	return t.MetadataLocation(), nil
+}
+
+// register makes a table known that the server does not have.
+func (c restCatalog) register(ctx context.Context, id table.Identifier, metadata string) error {
+	_, err := c.RegisterTable(ctx, id, metadata)
+	return err
 }

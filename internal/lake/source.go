@@ -45,8 +45,10 @@ type opened struct {
 	// inPlace finds out that the catalog is no longer the one that was opened; nil where that shows by itself.
 	inPlace func() error
 	// make makes a table if there is none of its name; nil: a commit does that requires that there is none.
-	make  func(ctx context.Context, id table.Identifier, b birth) (metadata string, err error)
-	close func() error
+	make func(ctx context.Context, id table.Identifier, b birth) (metadata string, err error)
+	// register makes a table known by its metadata file; nil: a row of the database does that.
+	register func(ctx context.Context, id table.Identifier, metadata string) error
+	close    func() error
 }
 
 // Kinds of catalogs, by the scheme of the key catalog.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type RestoreOptions struct {
 	// Online goes on beside a writer or a drain that has the root, and writes to orphans/ instead of sealed/; otherwise
 	// their locks are taken for the time.
 	Online bool
+	// Choice, unless it is nil, says which of the segments that the root lacks are restored, or in a dry run read.
+	Choice Choice
 	// Concurrency is how many objects are read at a time (8).
 	Concurrency int
 	Holder      string // who we are, for whoever is refused meanwhile
@@ -50,6 +53,14 @@ type RestoreOptions struct {
 	Step func(step string)
 	// Progress is called after each object, from one goroutine at a time.
 	Progress func(done, of int, size int64)
+}
+
+// Choice says which segments are wanted.
+type Choice interface {
+	// Listed is told what the mirror has of a lane and the root lacks. False: nothing of it is wanted. An error ends the restore.
+	Listed(ctx context.Context, tenant, index string, ids []segment.ID) (bool, error)
+	// Wants is told of each of them that was read well, from several goroutines at a time.
+	Wants(tenant, index string, id segment.ID, rows int64) bool
 }
 
 // ErrNoMirror says that a URL is not the root of a mirror.
@@ -193,6 +204,9 @@ func (r *restore) run(ctx context.Context, found []find) error {
 		}
 		todo = append(todo, f)
 	}
+	if todo, err = r.choose(ctx, todo); err != nil {
+		return err
+	}
 	g, working := errgroup.WithContext(ctx)
 	g.SetLimit(r.opt.Concurrency)
 	for _, f := range todo {
@@ -210,6 +224,34 @@ func (r *restore) run(ctx context.Context, found []find) error {
 		})
 	}
 	return errors.Join(g.Wait(), ctx.Err())
+}
+
+// choose leaves out the lanes of which nothing is wanted. todo is in order of the lanes.
+func (r *restore) choose(ctx context.Context, todo []find) ([]find, error) {
+	if r.opt.Choice == nil {
+		return todo, nil
+	}
+	var out []find
+	for len(todo) > 0 {
+		n := slices.IndexFunc(todo, func(f find) bool { return f.lane() != todo[0].lane() })
+		if n < 0 {
+			n = len(todo)
+		}
+		lane := todo[:n]
+		todo = todo[n:]
+		ids := make([]segment.ID, len(lane))
+		for i, f := range lane {
+			ids[i] = f.id
+		}
+		wanted, err := r.opt.Choice.Listed(ctx, lane[0].tenant, lane[0].index, ids)
+		if err != nil {
+			return nil, err
+		}
+		if wanted {
+			out = append(out, lane...)
+		}
+	}
+	return out, nil
 }
 
 // have is every name of a segment in the root, by id.

@@ -100,6 +100,9 @@ func (r *restore) try(ctx context.Context, f find) (why *trial, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("compare %s: %w", f.id, err)
 	}
+	if r.opt.Choice != nil && !r.opt.Choice.Wants(f.tenant, f.index, f.id, rows) {
+		return nil, nil //nolint:nilnil // nothing is wrong
+	}
 	if !r.opt.DryRun {
 		if err := r.write(f, body); err != nil {
 			return nil, fmt.Errorf("restore %s: %w", f.id, err)

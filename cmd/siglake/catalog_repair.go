@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/mirror"
+	"github.com/siglakecol/siglakecol/internal/objstore"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// repairFlags are those of catalog-repair.
+type repairFlags struct {
+	plan, apply, acceptLoss bool
+	mirror, lane            string
+}
+
+const catalogRepairLong = `Bring back what a catalog that was restored from a backup does not know.
+
+The catalog is one pointer for each table: which metadata.json counts. The log remembers the newest state that was
+committed to from here. When the catalog shows an older one, the drain stops that table: rows go on being acknowledged and
+wait in the log. For each such table this
+
+  1. sets the catalog to the newest later metadata.json in the warehouse whose files are all there;
+  2. takes back what that still lacks: segments of committed/, still on the volume, go to sealed/, and with --mirror those
+     of the mirror go to orphans/. The drain looks both up in the table, so no row is written twice;
+  3. lets the table go on: the log's record fits the catalog again. Not when something is missing: segments that a later
+     state names and that are nowhere, or a later state of which nothing can be read. Then the table stays stopped until you
+     bring the files back, name the --mirror, or give --accept-loss.
+
+--plan, the default, reads and tells all of that and changes nothing; it works beside everything. --apply does it. It refuses
+beside a drain (the lakecompactor extension): stop that collector, run this, start it again. Safe to interrupt and to run
+again. A REST catalog cannot be set to a metadata.json it was not told of: let its own tools drop the table and keep the
+files, then this registers it again.
+
+Exit codes:
+  0  every table fits, or with --plan: nothing would be missing
+  1  failed, or a drain runs, or objects of the mirror could not be fetched: run it again
+  2  wrong usage, or a wrong place
+  3  something is missing, or a table cannot be repaired; each is named`
+
+func newCatalogRepair(a *app) *cobra.Command {
+	var f repairFlags
+	cmd := &cobra.Command{
+		Use:   "catalog-repair [--plan | --apply]",
+		Short: "Bring back what a catalog restored from a backup does not know",
+		Long:  catalogRepairLong,
+		Example: `  siglake catalog-repair
+  siglake catalog-repair --apply
+  siglake catalog-repair --apply --mirror s3://telemetry/wal-mirror`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.catalogRepair(cmd.Context(), cmd, f) },
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.plan, "plan", false, "tell what would be done, change nothing (the default)")
+	fl.BoolVar(&f.apply, "apply", false, "do it")
+	fl.BoolVar(&f.acceptLoss, "accept-loss", false, "with --apply: let a table go on of which something is missing")
+	fl.StringVar(&f.mirror, "mirror", a.getenv("SIGLAKE_WAL_MIRROR_URL"), "URL of the mirror (environment: SIGLAKE_WAL_MIRROR_URL)")
+	fl.StringVar(&f.lane, "lane", "", "only the table of this lane, as tenant/index")
+	a.outputFlag(cmd, "text", "json")
+	return cmd
+}
+
+func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFlags) (err error) {
+	if f.plan && f.apply {
+		return usageError("catalog-repair: give --plan or --apply")
+	}
+	if f.acceptLoss && !f.apply {
+		return usageError("catalog-repair: --accept-loss goes with --apply")
+	}
+	root, err := a.openRoot()
+	if err != nil {
+		return err
+	}
+	if f.lane != "" {
+		if _, _, err := (filter{lane: f.lane}).lanes(root); err != nil {
+			return err
+		}
+	}
+	// Read-only without --apply; with it nothing is made: the catalog must be there.
+	l, err := a.openLake(ctx, true)
+	if err == nil && f.apply {
+		err = l.Close()
+		if err == nil {
+			l, err = a.openLake(ctx, false)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
+	out := repairReport{Applied: f.apply, Tables: []repairedTable{}, Unreadable: []mirror.Finding{}}
+	opt := drain.RepairOptions{
+		FS: a.fs, WAL: a.walDir(), Lake: l, Lane: f.lane, Apply: f.apply, AcceptLoss: f.acceptLoss,
+		Holder: fmt.Sprintf("siglake catalog-repair, pid %d on %s", os.Getpid(), host),
+	}
+	if f.mirror != "" {
+		opt.Mirror = func(ctx context.Context, choice drain.Choice) error { return a.chooseFrom(ctx, f, choice, &out) }
+	}
+	done, err := drain.RepairCatalog(ctx, opt)
+	out.add(done)
+	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
+		return fmt.Errorf("a drain runs, and beside it nothing can be moved back: %s is held by %s; stop that process, run this again, start it again",
+			locked.Name, locked.Holder)
+	}
+	if err != nil && len(done) == 0 {
+		return err
+	}
+	if a.output == "json" {
+		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), out))
+	} else {
+		err = errors.Join(err, out.write(cmd.OutOrStdout()))
+	}
+	if err != nil {
+		return err
+	}
+	return a.repairVerdict(&out, f)
+}
+
+// chooseFrom restores from the mirror what is wanted of it.
+func (a *app) chooseFrom(ctx context.Context, f repairFlags, choice drain.Choice, out *repairReport) error {
+	from, err := objstore.ParseURL(f.mirror)
+	if err != nil {
+		return usageError("--mirror: %w", err)
+	}
+	opt := objstore.Options{FS: a.fs} // S3 from the environment
+	store, err := objstore.Open(ctx, from.String(), opt)
+	if err != nil {
+		return err
+	}
+	shown := a.showRecover(from.String())
+	rep, err := mirror.Restore(ctx, mirror.RestoreOptions{
+		FS: a.fs, Dir: a.walDir(), Store: store, DryRun: !f.apply, Online: true, Choice: choice,
+		Step: shown.step, Progress: shown.progress,
+	})
+	shown.end()
+	out.Unreadable = append(out.Unreadable, rep.Unreadable...)
+	err = errors.Join(a.explainRecover(ctx, from, opt, err), store.Close())
+	if n := len(rep.Failed); err == nil && n > 0 {
+		err = fmt.Errorf("%s of the mirror could not be fetched (%s: %s); run it again", plural(n, "object", "objects"), rep.Failed[0].Key, rep.Failed[0].Reason)
+	}
+	return err
+}
+
+// repairedPart is a segment of which a table lacks rows.
+type repairedPart struct {
+	Segment string `json:"segment"`
+	Rows    int64  `json:"rows"` // that the table lacks
+}
+
+func newParts(parts []drain.Part) (out []repairedPart, rows int64) {
+	out = []repairedPart{}
+	for _, p := range parts {
+		out = append(out, repairedPart{p.ID.String(), p.Missing()})
+		rows += p.Missing()
+	}
+	return out, rows
+}
+
+var _ mirror.Choice = drain.Choice(nil)

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/mirror"
+)
+
+// repairReport is the report of catalog-repair.
+type repairReport struct {
+	Applied    bool             `json:"applied"`
+	Tables     []repairedTable  `json:"tables"`     // those that do not fit
+	Unreadable []mirror.Finding `json:"unreadable"` // objects of the mirror that no segment can be read from
+}
+
+type repairedTable struct {
+	Lane     string         `json:"lane"`
+	Table    string         `json:"table"`
+	Standing string         `json:"standing"`
+	Seen     repairedState  `json:"seen"`    // what was committed to from this log
+	Catalog  *repairedState `json:"catalog"` // what the catalog showed; null: it does not have the table
+	// SetTo is what the catalog is, or would be, set to; null: it stays.
+	SetTo       *repairedState  `json:"set_to"`
+	Unfit       []unfitMetadata `json:"unfit"` // later metadata files that it cannot be set to
+	Requeued    []repairedPart  `json:"requeued"`
+	Restored    []repairedPart  `json:"restored"`
+	Lost        []repairedPart  `json:"lost"`
+	LostRows    int64           `json:"lost_rows"`
+	Doubt       string          `json:"doubt,omitempty"` // why more may be missing than is named
+	Resumed     bool            `json:"resumed"`
+	Error       string          `json:"error,omitempty"`
+	requeueRows int64
+	restoreRows int64
+	failed      bool // of the catalog or the warehouse, which may answer the next time
+}
+
+type repairedState struct {
+	Sequence int64      `json:"sequence"`
+	Metadata string     `json:"metadata"`
+	Rows     *int64     `json:"rows,omitempty"`
+	Changed  *time.Time `json:"changed,omitempty"`
+}
+
+type unfitMetadata struct {
+	Metadata string `json:"metadata"`
+	Why      string `json:"why"`
+}
+
+func newState(s lake.State) *repairedState {
+	out := &repairedState{Sequence: s.Sequence, Metadata: s.Metadata}
+	if !s.Changed.IsZero() {
+		at := s.Changed.UTC()
+		out.Rows, out.Changed = &s.Rows, &at
+	}
+	return out
+}
+
+func (s repairedState) String() string {
+	if s.Changed == nil {
+		return fmt.Sprintf("sequence %d, %s", s.Sequence, s.Metadata)
+	}
+	return fmt.Sprintf("sequence %d, %s, %s, %s", s.Sequence, plural(int(*s.Rows), "row", "rows"), humanTime(*s.Changed), s.Metadata)
+}
+
+func (r *repairReport) add(done []*drain.TableRepair) {
+	for _, t := range done {
+		out := repairedTable{
+			Lane: t.Tenant + "/" + t.Index, Table: t.Table, Standing: string(t.Standing), Doubt: t.Doubt, Resumed: t.Resumed,
+			Seen: repairedState{Sequence: t.Seen.Sequence, Metadata: t.Seen.Metadata}, Unfit: []unfitMetadata{},
+		}
+		if t.Before.Metadata != "" {
+			out.Catalog = newState(t.Before)
+		}
+		if t.Forward != nil {
+			out.SetTo = newState(*t.Forward)
+		}
+		for _, u := range t.Unfit {
+			out.Unfit = append(out.Unfit, unfitMetadata(u))
+		}
+		out.Requeued, out.requeueRows = newParts(t.Requeue)
+		out.Restored, out.restoreRows = newParts(t.Restore)
+		out.Lost, out.LostRows = newParts(t.Lost)
+		if t.Err != nil {
+			out.Error = t.Err.Error()
+			out.failed = !errors.Is(t.Err, drain.ErrNoRepair) && !errors.Is(t.Err, lake.ErrRepoint)
+		}
+		r.Tables = append(r.Tables, out)
+	}
+}
+
+func (r *repairReport) write(w io.Writer) error {
+	var b strings.Builder
+	if len(r.Tables) == 0 {
+		b.WriteString("Every table of the catalog is as new as what was committed from this log. Nothing to do.\n")
+	}
+	for i := range r.Tables {
+		r.Tables[i].write(&b, r.Applied)
+	}
+	for _, f := range r.Unreadable {
+		fmt.Fprintf(&b, "unreadable: %s: %s\n", f.Key, oneLine(f.Reason))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (t *repairedTable) write(b *strings.Builder, applied bool) {
+	fmt.Fprintf(b, "%s, table %s: %s\n", t.Lane, t.Table, t.standing())
+	fmt.Fprintf(b, "  committed from here  %s\n", t.Seen)
+	if t.Catalog != nil {
+		fmt.Fprintf(b, "  catalog shows        %s\n", t.Catalog)
+	}
+	for _, u := range t.Unfit {
+		fmt.Fprintf(b, "  not to be used       %s: %s\n", u.Metadata, oneLine(u.Why))
+	}
+	verb := "would be "
+	if applied {
+		verb = ""
+	}
+	if t.SetTo != nil {
+		fmt.Fprintf(b, "  %sset to %s\n", verb, t.SetTo)
+	}
+	if n := len(t.Requeued); n > 0 {
+		fmt.Fprintf(b, "  %srequeued from committed/: %s, %s\n", verb, plural(n, "segment", "segments"), plural(int(t.requeueRows), "row", "rows"))
+	}
+	if n := len(t.Restored); n > 0 {
+		fmt.Fprintf(b, "  %srestored from the mirror: %s, %s\n", verb, plural(n, "segment", "segments"), plural(int(t.restoreRows), "row", "rows"))
+	}
+	for _, p := range t.Lost {
+		fmt.Fprintf(b, "  LOST %s: %s\n", p.Segment, plural(int(p.Rows), "row", "rows"))
+	}
+	if t.Doubt != "" {
+		fmt.Fprintf(b, "  more may be missing: %s\n", t.Doubt)
+	}
+	switch {
+	case t.Error != "":
+		fmt.Fprintf(b, "  left as it is: %s\n", t.Error)
+	case t.Resumed:
+		b.WriteString("  goes on: the next drain commits to it again\n")
+	case applied:
+		b.WriteString("  stays stopped\n")
+	case len(t.Lost) > 0 || t.Doubt != "":
+		b.WriteString("  would stay stopped\n")
+	}
+}
+
+func (t *repairedTable) standing() string {
+	if t.Standing == "" {
+		return "not known"
+	}
+	return t.Standing
+}
+
+// repairVerdict turns what is missing into an error.
+func (a *app) repairVerdict(r *repairReport, f repairFlags) error {
+	var lost int64
+	var failed, left, missing int
+	for i := range r.Tables {
+		t := &r.Tables[i]
+		lost += t.LostRows
+		switch {
+		case t.failed:
+			failed++
+		case t.Error != "":
+			left++
+		case len(t.Lost) > 0 || t.Doubt != "":
+			missing++
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%s not looked at or not repaired; run it again", plural(failed, "table", "tables"))
+	case left > 0:
+		return damageError("%s cannot be repaired as things are", plural(left, "table", "tables"))
+	case missing > 0:
+		hint := "bring the files back and run it again, or let " + agree(missing, "it", "them") + " go on without: " +
+			a.next("catalog-repair", "--apply", "--accept-loss")
+		if f.mirror == "" {
+			hint = "name the --mirror, if there is one; " + hint
+		}
+		if f.acceptLoss {
+			hint = "accepted"
+		}
+		return damageError("%s of %s known to be lost, and more may be; %s", plural(int(lost), "row", "rows"), plural(missing, "table", "tables"), hint)
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
+)
+
+// ErrNoRepair says that a table cannot be repaired as things are.
+var ErrNoRepair = errors.New("cannot be repaired as things are")
+
+// RepairOptions say what is repaired after a catalog went back.
+type RepairOptions struct {
+	FS     vfs.FS
+	WAL    string // root directory of the write-ahead log
+	Holder string // text in drain.lock for whoever is refused meanwhile
+	Lake   *lake.Lake
+	Lane   string // tenant/index; empty: all
+
+	// Apply changes what is to be changed. Without it everything is read, nothing changed and no lock taken.
+	Apply bool
+	// AcceptLoss lets a table go on of which not all is brought back.
+	AcceptLoss bool
+	// Mirror restores to orphans/, beside a drain, those segments of a mirror that choose wants; without Apply it reads them and
+	// writes nothing. nil: there is no mirror.
+	Mirror func(ctx context.Context, choose Choice) error
+}
+
+// Choice says which segments of a mirror are wanted.
+type Choice interface {
+	// Listed tells what the mirror has of a lane that the root lacks. False: nothing of it is wanted.
+	Listed(ctx context.Context, tenant, index string, ids []segment.ID) (bool, error)
+	// Wants tells whether a segment of so many rows is to be restored. Called from several goroutines at a time.
+	Wants(tenant, index string, id segment.ID, rows int64) bool
+}
+
+// Part is a segment of which the table has not all rows.
+type Part struct {
+	ID   segment.ID
+	Rows int64 // of the segment
+	Have int64 // of them in the table
+}
+
+// Missing is what the table lacks of it.
+func (p Part) Missing() int64 { return p.Rows - p.Have }
+
+// TableRepair is what was found out about one table, and done.
+type TableRepair struct {
+	Tenant, Index string
+	*lake.Past
+
+	Before  lake.State // what the catalog showed
+	Requeue []Part     // in committed/: they go back to sealed/
+	Restore []Part     // in the mirror: they go to orphans/
+	Waiting []Part     // in the log on the way to the table: the drain takes them
+	Lost    []Part     // named by the record of a later state, and nowhere
+	// Doubt says why more may be missing than is named; empty: nothing is.
+	Doubt string
+	// Resumed says that the record of what was seen fits the catalog again: the drain goes on.
+	Resumed bool
+	Err     error // why the table was left as it is
+}
+
+// Whole tells whether all that was ever committed is in the table or on its way.
+func (t *TableRepair) Whole() bool { return t.Err == nil && len(t.Lost) == 0 && t.Doubt == "" }
+
+// RepairCatalog brings back what a catalog that was restored from a backup does not know of the tables that were committed to
+// from this root:
+//
+//  1. The catalog is set to the newest later metadata file of the table that is whole.
+//  2. What that still lacks goes back to where the drain takes it: segments of committed/ to sealed/, those of the mirror to
+//     orphans/. The drain looks both up in the table, so rows that are there are not written again.
+//  3. The record of what was seen (head) is made to fit, last, and only when nothing is missing or AcceptLoss is given: until then
+//     the drain commits nothing to the table and retires nothing of it.
+//
+// It holds drain.lock. A writer may run.
+//
+//	return   one for each table that does not fit, also beside an error
+//	durable  step by step
+//	safe     to be ended anywhere and to run again: it looks at what there is
+//	errors   *vfs.LockedError while a drain runs; segment.ErrNotRoot; the mirror's. What concerns one table is in its report
+//	ctx      ends it between two steps
+//	holds    LAKE-1, LOUD-1
+func RepairCatalog(ctx context.Context, opt RepairOptions) (out []*TableRepair, err error) {
+	root, err := segment.Open(opt.FS, opt.WAL)
+	if err != nil {
+		return nil, fmt.Errorf("open write-ahead log: %w", err)
+	}
+	if opt.Apply {
+		lock, err := opt.FS.Lock(filepath.Join(opt.WAL, segment.DrainLockName), opt.Holder)
+		if err != nil {
+			return nil, fmt.Errorf("lock the root: %w", err)
+		}
+		defer func() { err = errors.Join(err, lock.Close()) }()
+	}
+	r := &repair{RepairOptions: opt, tables: map[string]*tableWork{}}
+	if err := r.look(ctx, root); err != nil {
+		return r.reports(), err
+	}
+	for _, t := range r.sorted() {
+		t.Err = r.forward(ctx, t)
+		if ctx.Err() != nil {
+			return r.reports(), context.Cause(ctx)
+		}
+	}
+	if opt.Mirror != nil && slices.ContainsFunc(r.sorted(), (*tableWork).lacks) {
+		if err := opt.Mirror(ctx, r); err != nil {
+			return r.reports(), err
+		}
+	}
+	for _, t := range r.sorted() {
+		if t.Err == nil {
+			t.Err = r.resume(ctx, t)
+		}
+	}
+	return r.reports(), nil
+}
+
+type repair struct {
+	RepairOptions
+
+	tables map[string]*tableWork // by tenant/index
+}
+
+// tableWork is a table that does not fit, and what is known of its segments.
+type tableWork struct {
+	TableRepair
+
+	lanes []segment.Lane
+	here  map[segment.ID]struct{} // with a name in the root
+	have  map[segment.ID]int64    // rows in the table, of segments that the mirror listed
+	taken chan struct{}           // guards Restore: a token
+}
+
+// lacks tells whether there is anything to look for in a mirror.
+func (t *tableWork) lacks() bool { return t.Err == nil && !t.Reaches }
+
+func (r *repair) sorted() []*tableWork {
+	return slices.SortedFunc(maps.Values(r.tables), func(a, b *tableWork) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Index, b.Index))
+	})
+}
+
+func (r *repair) reports() []*TableRepair {
+	out := []*TableRepair{}
+	for _, t := range r.sorted() {
+		out = append(out, &t.TableRepair)
+	}
+	return out
+}
+
+// look finds the tables that do not fit.
+func (r *repair) look(ctx context.Context, root *segment.Root) error {
+	tables, err := committedTo(root)
+	if err != nil {
+		return err
+	}
+	for key, of := range tables {
+		if r.Lane != "" && r.Lane != key {
+			continue
+		}
+		t := &tableWork{lanes: of.lanes, here: map[segment.ID]struct{}{}, have: map[segment.ID]int64{}, taken: make(chan struct{}, 1)}
+		t.Tenant, t.Index, t.Past = of.lanes[0].Tenant(), of.lanes[0].Index(), &lake.Past{Table: key, Seen: of.seen}
+		if t.Err = of.err; t.Err == nil {
+			past, err := r.Lake.Past(ctx, t.Tenant, t.Index, of.seen)
+			if t.Err = err; err == nil {
+				t.Past = past
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if t.Err != nil || t.Standing != lake.Fits {
+			r.tables[key] = t
+		}
+	}
+	return nil
+}
+
+// forward sets the catalog to the later state, and takes back what that lacks and the root has.
+func (r *repair) forward(ctx context.Context, t *tableWork) error {
+	switch {
+	case t.Err != nil:
+		return t.Err
+	case t.Standing == lake.Replaced:
+		return fmt.Errorf("%w: the catalog has another table of that name, made since, and which of them counts nobody but you can say", ErrNoRepair)
+	case t.Standing == lake.Unlisted && t.Forward == nil:
+		return fmt.Errorf("%w: the catalog does not have the table, and no metadata file of it is whole", ErrNoRepair)
+	}
+	t.Before = t.Have
+	if r.Apply {
+		if err := t.Set(ctx); err != nil {
+			return err
+		}
+	}
+	for _, l := range t.lanes {
+		if err := r.takeBack(ctx, t, l); err != nil {
+			return fmt.Errorf("lane %s: %w", l.Key(), err)
+		}
+	}
+	return nil
+}
+
+// takeBack moves what the table lacks from committed/ to sealed/.
+func (r *repair) takeBack(ctx context.Context, t *tableWork, l segment.Lane) error {
+	if r.Apply {
+		// As a drain does at its start, so that what was left half done is not in the way.
+		if err := l.Prepare(); err != nil {
+			return err
+		}
+		if _, err := l.Resolve(segment.ByDrain); err != nil {
+			return err
+		}
+	}
+	var names, ids []string
+	var parts, waiting []Part
+	for _, st := range []segment.State{segment.Active, segment.Sealed, segment.Processing, segment.Orphans, segment.Stale, segment.Poison, segment.Committed} {
+		entries, _, err := l.List(st)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if _, twice := t.here[e.ID]; twice {
+				continue
+			}
+			t.here[e.ID] = struct{}{}
+			if st == segment.Stale || st == segment.Poison {
+				continue
+			}
+			rows, err := r.rows(l.Path(st, e.Name), st)
+			if errors.Is(err, fs.ErrNotExist) || damaged(err) {
+				continue // a writer has moved it on; what is damaged the drain tells
+			}
+			if err != nil {
+				return fmt.Errorf("count the rows of %s: %w", e.ID, err)
+			}
+			if p := (Part{ID: e.ID, Rows: rows}); st == segment.Committed {
+				names, ids, parts = append(names, e.Name), append(ids, e.ID.String()), append(parts, p)
+			} else {
+				waiting = append(waiting, p)
+			}
+		}
+	}
+	t.Waiting = append(t.Waiting, waiting...)
+	found, err := t.Lookup(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var back []string
+	for i, p := range parts {
+		if p.Have = found[ids[i]]; p.Missing() > 0 {
+			back = append(back, names[i])
+			t.Requeue = append(t.Requeue, p)
+		}
+	}
+	if !r.Apply {
+		return nil
+	}
+	_, err = l.Move(segment.Committed, segment.Sealed, back)
+	return err
+}
+
+// rows counts the rows of a segment.
+func (r *repair) rows(path string, st segment.State) (int64, error) {
+	f, err := r.FS.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	sum, err := frame.Count(f, info.Size, frame.DecodeOptions{Open: st == segment.Active})
+	if errors.Is(err, frame.ErrEmpty) {
+		err = nil
+	}
+	return sum.Rows, err
+}
+
+// Listed holds what the mirror has against the table. It is for Mirror.
+func (r *repair) Listed(ctx context.Context, tenant, index string, ids []segment.ID) (bool, error) {
+	t := r.tables[tenant+"/"+index]
+	if t == nil || !t.lacks() {
+		return false, nil
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id.String()
+	}
+	found, err := t.Lookup(ctx, names)
+	if err != nil {
+		t.Err = err
+		return false, nil //nolint:nilerr // it is the table's own
+	}
+	for i, id := range ids {
+		t.have[id] = found[names[i]]
+	}
+	return true, nil
+}
+
+// Wants is for Mirror.
+func (r *repair) Wants(tenant, index string, id segment.ID, rows int64) bool {
+	t := r.tables[tenant+"/"+index]
+	if t == nil {
+		return false
+	}
+	t.taken <- struct{}{}
+	defer func() { <-t.taken }()
+	p := Part{ID: id, Rows: rows, Have: t.have[id]}
+	if p.Missing() <= 0 {
+		return false
+	}
+	t.Restore = append(t.Restore, p)
+	return true
+}
+
+// resume finds out what is lost, and lets the table go on if nothing is, or that is accepted.
+func (r *repair) resume(ctx context.Context, t *tableWork) error {
+	if err := r.account(ctx, t); err != nil {
+		return err
+	}
+	if !r.Apply || !t.Whole() && !r.AcceptLoss {
+		return nil
+	}
+	now, err := r.Lake.Past(ctx, t.Tenant, t.Index, t.Seen)
+	if err != nil {
+		return err
+	}
+	if now.Have.Metadata != t.Have.Metadata {
+		return fmt.Errorf("the catalog shows %s by now and not %s: somebody else writes to it; stop that and run it again", now.Have.Metadata, t.Have.Metadata)
+	}
+	for _, l := range t.lanes {
+		h, ok, err := l.Head()
+		if err == nil && ok {
+			h.Sequence, h.Metadata = t.Have.Sequence, t.Have.Metadata
+			err = l.WriteHead(h)
+		}
+		if err != nil {
+			return fmt.Errorf("write head of lane %s: %w", l.Key(), err)
+		}
+	}
+	t.Resumed = true
+	return nil
+}
+
+// account names what is nowhere.
+func (r *repair) account(ctx context.Context, t *tableWork) error {
+	slices.SortFunc(t.Restore, func(a, b Part) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	if !t.lacks() {
+		return nil
+	}
+	back := map[string]int64{}
+	for _, p := range slices.Concat(t.Requeue, t.Restore, t.Waiting) {
+		back[p.ID.String()] = max(back[p.ID.String()], p.Rows)
+	}
+	var ask []string
+	for _, id := range slices.Sorted(maps.Keys(t.Named)) {
+		if back[id] < t.Named[id] {
+			ask = append(ask, id)
+		}
+	}
+	found, err := t.Lookup(ctx, ask)
+	if err != nil {
+		return err
+	}
+	for _, name := range ask {
+		id, err := segment.ParseID(name)
+		if err != nil {
+			return fmt.Errorf("a record of %s names %q: %w", t.Table, name, err)
+		}
+		if p := (Part{ID: id, Rows: t.Named[name], Have: max(found[name], back[name])}); p.Missing() > 0 {
+			t.Lost = append(t.Lost, p)
+		}
+	}
+	if !t.NamesAll() {
+		t.Doubt = "no metadata file tells which segments were committed between the two states"
+	}
+	return nil
+}
