@@ -56,7 +56,7 @@ func TestWALRecover(t *testing.T) {
 }
 
 // Each exit code, with a text that says what to do.
-func TestWALRecover_refusals(t *testing.T) {
+func TestWALRecover_refusals_R14(t *testing.T) {
 	t.Parallel()
 	half := sealed(t, uuid.Nil, 4)
 	url, dir := bucketOf(t, map[string][]byte{

@@ -111,7 +111,7 @@ func TestValidate(t *testing.T) {
 		{"warehouse_in_wal", func(c *Config) { c.Warehouse = "data/wal/../wal/warehouse" }, `is inside wal_directory "data/wal"`},
 		{"warehouse_is_wal", func(c *Config) { c.Warehouse = "./data/wal" }, `is inside wal_directory "data/wal"`},
 		{"catalog_in_wal", func(c *Config) { c.Catalog = "sqlite://./data/wal/catalog.db" }, `catalog: "sqlite://./data/wal/catalog.db" is inside wal_directory`},
-		{"mirror_soon", func(c *Config) { c.Retention.Mirror = time.Minute }, `retention: mirror: 1m0s is below 15m1s, within which an upload may still be on its way; give for example 24h, or 0 for never`},
+		{"R6_mirror_soon", func(c *Config) { c.Retention.Mirror = time.Minute }, `retention: mirror: 1m0s is below 15m1s, within which an upload may still be on its way; give for example 24h, or 0 for never`},
 		{"mirror_url", func(c *Config) { c.Mirror.BucketURL = "s3://u:canary@b" }, `mirror: bucket_url: "s3://b" has more than a bucket and a path`},
 		{"mirror_path", func(c *Config) { c.Mirror.BucketURL = "/tmp/foo" }, `mirror: bucket_url: "/tmp/foo" is a path and no URL; write file:///tmp/foo`},
 		{"mirror_prefix", func(c *Config) { c.Mirror.Prefix = "../up" }, `mirror: prefix: "../up" is no path of plain names`},

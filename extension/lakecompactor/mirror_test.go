@@ -37,7 +37,7 @@ func TestNotifyConfigSnapshot(t *testing.T) {
 			want: "extensions::lakecompactor::mirror: s3://b/wal-mirror is not the mirror of extensions::walmirror, s3://c/wal-mirror; give both the same",
 		},
 		{
-			name: "another prefix", bucket: "s3://b", prefix: "copies", conf: exporter + "extensions: {walmirror: {bucket_url: s3://b}}",
+			name: "R24 another prefix", bucket: "s3://b", prefix: "copies", conf: exporter + "extensions: {walmirror: {bucket_url: s3://b}}",
 			want: "s3://b/copies is not the mirror of extensions::walmirror, s3://b/wal-mirror",
 		},
 		{
@@ -50,7 +50,7 @@ func TestNotifyConfigSnapshot(t *testing.T) {
 		},
 		{name: "nothing deleted", prefix: "wal-mirror", conf: exporter + "extensions: {walmirror: {bucket_url: s3://b}}", warns: "nothing deletes the copies"},
 		{
-			name: "long sweep", bucket: "s3://b", prefix: "wal-mirror", conf: exporter + "extensions: {walmirror: {bucket_url: s3://b, sweep_interval: 24h}}",
+			name: "R6 long sweep", bucket: "s3://b", prefix: "wal-mirror", conf: exporter + "extensions: {walmirror: {bucket_url: s3://b, sweep_interval: 24h}}",
 			want: "extensions::lakecompactor::retention::mirror: 24h0m0s is not more than retention::wal (1m0s) and extensions::walmirror::sweep_interval (24h0m0s) together; give for example 48h2m0s, or 0 for never",
 		},
 	} {

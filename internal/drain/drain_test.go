@@ -51,23 +51,27 @@ func TestOnce_binds_the_lane_to_its_table(t *testing.T) {
 }
 
 // LOUD-1: a damaged segment is set aside with a note after three reads; its neighbours are committed.
-func TestOnce_a_damaged_segment_goes_to_poison_alone_A14(t *testing.T) {
+func TestOnce_a_damaged_segment_goes_to_poison_alone_A14_R26(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
-	w.seal(spec{})
+	for range 31 {
+		w.seal(spec{})
+	}
 	bad := w.seal(spec{mangle: func(b []byte) []byte {
 		b[len(b)/2] ^= 0x40
 		return b
 	}})
-	w.seal(spec{})
+	for range 32 {
+		w.seal(spec{})
+	}
 	id, _, err := segment.ParseName(bad)
 	require.NoError(t, err)
 	delete(w.want, id.String())
 
 	r := w.once()
-	require.Equal(t, Report{Lanes: 1, Segments: 2, Rows: 6, Poisoned: 1}, r)
+	require.Equal(t, Report{Lanes: 1, Segments: 63, Rows: 189, Poisoned: 1}, r)
 	w.accounted()
-	require.Equal(t, map[segment.State]int{segment.Committed: 2, segment.Poison: 1}, w.states("events"))
+	require.Equal(t, map[segment.State]int{segment.Committed: 63, segment.Poison: 1}, w.states("events"))
 	note, err := w.lane("events").ReadNote(bad)
 	require.NoError(t, err)
 	require.Equal(t, maxReads, note.Attempts)
@@ -111,7 +115,7 @@ func TestOnce_a_newer_format_stays_where_it_is_A11(t *testing.T) {
 }
 
 // Reference bug 19: a segment of a dropped table never enters the one made after it.
-func TestOnce_another_tables_segment_goes_to_stale(t *testing.T) {
+func TestOnce_another_tables_segment_goes_to_stale_R19(t *testing.T) {
 	t.Parallel()
 	old := uuid.New()
 	for _, state := range []segment.State{segment.Sealed, segment.Processing, segment.Orphans} {
@@ -131,7 +135,7 @@ func TestOnce_another_tables_segment_goes_to_stale(t *testing.T) {
 }
 
 // A lane that is bound anew: what names no table was written for the table before.
-func TestOnce_a_new_owner_turns_unstamped_segments_away(t *testing.T) {
+func TestOnce_a_new_owner_turns_unstamped_segments_away_R19(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.seal(spec{})
@@ -179,7 +183,7 @@ func TestOnce_a_catalog_that_went_back_stops_the_lane(t *testing.T) {
 }
 
 // One lane in trouble holds up no other.
-func TestRun_a_failing_lane_does_not_hold_up_another(t *testing.T) {
+func TestRun_a_failing_lane_does_not_hold_up_another_D4(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.tables.ensure = func(index string) error {
@@ -204,7 +208,7 @@ func TestRun_a_failing_lane_does_not_hold_up_another(t *testing.T) {
 }
 
 // Failing alone: a segment that no commit accepts does not keep its neighbours out.
-func TestRun_a_segment_no_commit_accepts_is_isolated(t *testing.T) {
+func TestRun_a_segment_no_commit_accepts_is_isolated_R27(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	bad := w.seal(spec{rows: 5})

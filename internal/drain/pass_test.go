@@ -18,7 +18,7 @@ import (
 )
 
 // LAKE-1 when an answer is lost: the commit landed, the caller saw an error, and the proof forgot it too.
-func TestRun_a_lost_answer_doubles_nothing(t *testing.T) {
+func TestRun_a_lost_answer_doubles_nothing_R10(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	table := w.tables.get("events")
@@ -67,7 +67,7 @@ func TestMeet_who_is_doubtful(t *testing.T) {
 }
 
 // Orphans that cannot be asked for are held and shown; what is sealed goes on, and they follow when they can.
-func TestPass_held_orphans_hold_up_nothing_else(t *testing.T) {
+func TestPass_held_orphans_hold_up_nothing_else_R45(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.opt.Poll = time.Hour // so are the waits
@@ -232,7 +232,7 @@ func TestDue_oldest_first(t *testing.T) {
 }
 
 // The byte budget over all lanes, and one segment larger than it.
-func TestMemory_bytes_in_flight_are_bounded(t *testing.T) {
+func TestMemory_bytes_in_flight_are_bounded_R50(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	const lanes, each = 6, 4

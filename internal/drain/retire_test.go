@@ -85,7 +85,7 @@ func TestRetire_a_recovered_segment_stays_longer(t *testing.T) {
 }
 
 // RET-1: what the mirror still needs stays.
-func TestRetire_keeps_what_is_pinned(t *testing.T) {
+func TestRetire_keeps_what_is_pinned_R12(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.opt.Retain = time.Nanosecond

@@ -17,7 +17,7 @@ import (
 )
 
 // 04 §3, the three rows of the table. LAKE-1.
-func TestOnce_orphans(t *testing.T) {
+func TestOnce_orphans_R1_R30(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string

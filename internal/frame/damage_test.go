@@ -158,7 +158,7 @@ func runEnds(tb testing.TB, rec interface{ NumCols() int64 }) int {
 	return len(p.buffers) + 1 // behind an empty validity buffer
 }
 
-func TestDecode_limits(t *testing.T) {
+func TestDecode_limits_R36(t *testing.T) {
 	t.Parallel()
 	file := sealedFile(t, threeBatches()...)
 	_, err := decode(file, DecodeOptions{MaxBody: int64(len(file) - HeaderSize - 1)})

@@ -32,7 +32,7 @@ func wantTorn(cut int, ends []int) torn {
 }
 
 // ACK-2, SEE-1. A partial cut anywhere gives the whole batches before the cut, and says how much it dropped.
-func TestDecode_partial_cut_at_every_byte(t *testing.T) {
+func TestDecode_partial_cut_at_every_byte_R20(t *testing.T) {
 	t.Parallel()
 	want := threeBatches()
 	file, ends := partialFile(t, want...)

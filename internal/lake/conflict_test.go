@@ -75,7 +75,7 @@ func TestCommit_survives_every_answer(t *testing.T) {
 		{name: "lost_then_landed_unheard", answers: func(*testing.T, env) []answer { return []answer{lost, landedUnheard} }, commits: 2, written: 9},
 		{name: "hung", answers: func(*testing.T, env) []answer { return []answer{hung} }, commits: 2, written: 9},
 		{
-			name: "foreign_commit_between_load_and_commit", commits: 2, written: 9, files: 2, foreign: []Segment{{ID: "foreign", Rows: 1}},
+			name: "D4_foreign_commit_between_load_and_commit", commits: 2, written: 9, files: 2, foreign: []Segment{{ID: "foreign", Rows: 1}},
 			answers: func(t *testing.T, e env) []answer {
 				return []answer{after(func() { appendForeign(t, e.other, "foreign") })}
 			},
@@ -234,7 +234,7 @@ func TestCommit_offers_the_same_files_again(t *testing.T) {
 }
 
 // D3: while an outcome is unknown no file is deleted, and the error says that it is unknown.
-func TestCommit_an_unknown_outcome_keeps_all_files(t *testing.T) {
+func TestCommit_an_unknown_outcome_keeps_all_files_D3(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f := &faultyCatalog{}
@@ -339,7 +339,7 @@ func TestCommit_ctx_ends_the_wait_for_the_turn(t *testing.T) {
 }
 
 // D1: many processes and a foreign one commit to one table; every commit succeeds and each row is there once.
-func TestCommit_many_processes_at_once(t *testing.T) {
+func TestCommit_many_processes_at_once_D1(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	events(t, lakeAt(t, dir, hooks{}))

@@ -237,7 +237,7 @@ func TestExpire_survives_a_stop_at_every_step(t *testing.T) {
 
 // LAKE-1: when the snapshots and the proof of a segment are long gone, offering it again, from this process or
 // another, writes nothing.
-func TestExpire_then_a_replay_of_everything(t *testing.T) {
+func TestExpire_then_a_replay_of_everything_R2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	h := hooks{limits: limits{proofEntries: 4}}
@@ -321,7 +321,7 @@ func TestExpire_refuses_what_commits_refuse(t *testing.T) {
 }
 
 // A table that takes rows is not kept waiting for, and is not kept from taking them.
-func TestExpire_waits_for_its_turn(t *testing.T) {
+func TestExpire_waits_for_its_turn_D13(t *testing.T) {
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{limits: limits{turnWait: time.Millisecond}})
 	tbl := events(t, l)

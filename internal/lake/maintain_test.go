@@ -192,7 +192,7 @@ func TestMaintain_D10_a_file_removed_by_hand(t *testing.T) {
 }
 
 // Every table of every tenant is kept, and nobody else's; one in trouble holds up no other.
-func TestMaintain_every_table_of_ours(t *testing.T) {
+func TestMaintain_every_table_of_ours_R34(t *testing.T) {
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{})
 	ctx := t.Context()
@@ -309,7 +309,7 @@ func TestMaintain_until_ctx_ends(t *testing.T) {
 
 // LAKE-1: drains of several processes commit beside maintenance of several; each row is there once, and in the end the
 // table is as small as it is to be.
-func TestMaintain_beside_commits(t *testing.T) {
+func TestMaintain_beside_commits_R34(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	h := hooks{limits: limits{proofEntries: 8}, wait: sleep}

@@ -111,7 +111,7 @@ func TestS3_a_file_is_not_taken(t *testing.T) {
 }
 
 // A store that takes a request and never answers ends the commit in bounded time.
-func TestS3_hangs(t *testing.T) {
+func TestS3_hangs_R33(t *testing.T) {
 	t.Parallel()
 	home, access, p := proxied(t)
 	l := lakeOf(t, Options{Catalog: newDatabase(t), Warehouse: home, S3: access}, hooks{limits: limits{storePatience: 5 * time.Second}})

@@ -170,7 +170,7 @@ func TestPostgres_catalog_gone_back(t *testing.T) {
 
 // LAKE-1: the server is killed before, during and after the request to commit, and started again. What was not answered
 // is found out, and each row is in the table once.
-func TestPostgres_killed_in_the_middle(t *testing.T) {
+func TestPostgres_killed_in_the_middle_R10(t *testing.T) {
 	t.Parallel()
 	svc := ownPostgres(t)
 	start := func() { require.NoError(t, svc.Do("start")) }

@@ -185,7 +185,7 @@ func TestCommit_refuses_another_incarnation(t *testing.T) {
 }
 
 // The table is replaced while rows are on their way to it.
-func TestCommit_refuses_an_incarnation_made_meanwhile(t *testing.T) {
+func TestCommit_refuses_an_incarnation_made_meanwhile_R19(t *testing.T) {
 	t.Parallel()
 	f := &faultyCatalog{}
 	l := lakeAt(t, t.TempDir(), faults(f))

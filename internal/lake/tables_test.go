@@ -45,12 +45,15 @@ func TestEnsure_makes_each_table_once(t *testing.T) {
 	}
 }
 
-func TestEnsure_gives_each_tenant_a_namespace(t *testing.T) {
+func TestEnsure_gives_each_tenant_a_namespace_R23(t *testing.T) {
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{})
 	a, _, err := l.Ensure(t.Context(), "acme", "audit", otelarrow.Logs)
 	require.NoError(t, err)
 	require.Equal(t, "tenant_acme.audit", a.Name())
+	own, _, err := l.Ensure(t.Context(), "default", "audit", otelarrow.Logs)
+	require.NoError(t, err)
+	require.Equal(t, "siglake.audit", own.Name())
 	for _, bad := range [][2]string{{"", "x"}, {"x", ""}, {"..", "x"}, {"x", "a/b"}, {"x", "."}} {
 		_, _, err := l.Ensure(t.Context(), bad[0], bad[1], otelarrow.Logs)
 		require.ErrorContains(t, err, "not the name of a table")

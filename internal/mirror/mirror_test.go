@@ -308,20 +308,20 @@ func TestMirror_link_refused(t *testing.T) {
 
 // A process that dies leaves pins; the next one's sweep uploads them, whatever state the segment is in, and removes the
 // pins of what is there already.
-func TestMirror_sweep_at_start(t *testing.T) {
+func TestMirror_sweep_at_start_R7(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		settled(time.Second)
 		r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("away")} })
-		ids := r.sealed(4)
-		require.Equal(t, 4, r.stop(time.Second), "the end is bounded")
-		require.Len(t, r.pins(), 4)
+		ids := r.sealed(5)
+		require.Equal(t, 5, r.stop(time.Second), "the end is bounded")
+		require.Len(t, r.pins(), 5)
 		// Drained meanwhile, and one was uploaded without having been unpinned. One lost its pin.
 		l := r.lane()
-		_, err := l.Move(segment.Sealed, segment.Processing, []string{ids[0].FileName(), ids[1].FileName()})
+		_, err := l.Move(segment.Sealed, segment.Processing, []string{ids[0].FileName(), ids[1].FileName(), ids[4].FileName()})
 		require.NoError(t, err)
-		_, err = l.Move(segment.Processing, segment.Committed, []string{ids[0].FileName()})
+		_, err = l.Move(segment.Processing, segment.Committed, []string{ids[0].FileName(), ids[4].FileName()})
 		require.NoError(t, err)
 		require.NoError(t, l.Retire([]string{ids[0].FileName()}))
 		r.store.Set(key(ids[2]), r.file(ids[2]))
@@ -338,7 +338,10 @@ func TestMirror_sweep_at_start(t *testing.T) {
 		for _, op := range r.store.Ops()[n:] {
 			require.NotEqual(t, storetest.Op{Kind: "put", Key: key(ids[2])}, op, "what is there is not sent again")
 		}
-		require.EqualValues(t, 3, r.counter("sweep_uploads_total"))
+		require.EqualValues(t, 4, r.counter("sweep_uploads_total"))
+		require.Equal(t, []string{ids[4].FileName()}, namesIn(l, segment.Committed), "what was committed is not drained again")
+		require.Equal(t, []string{ids[1].FileName()}, namesIn(l, segment.Processing))
+		require.Len(t, namesIn(l, segment.Sealed), 2)
 		require.Zero(t, r.stop(time.Second))
 	})
 }

@@ -59,7 +59,7 @@ func TestRestore_the_next_object_that_reads_well(t *testing.T) {
 }
 
 // A writer serves one lane: the object there is taken, not one of the same size or a larger one that somebody copied to another.
-func TestRestore_the_lane_of_the_writer(t *testing.T) {
+func TestRestore_the_lane_of_the_writer_R11(t *testing.T) {
 	t.Parallel()
 	store, ids := mirrored(t, 3)
 	store.Set("a/first/"+ids[0].FileName(), store.Objects()[key(ids[0])])

@@ -165,7 +165,7 @@ func TestRestore_gaps(t *testing.T) {
 
 // A segment that the root has in any state is not restored again. One that it has in poison/ only is told apart: its rows are in
 // no table.
-func TestRestore_present_in_any_state(t *testing.T) {
+func TestRestore_present_in_any_state_R9(t *testing.T) {
 	t.Parallel()
 	states := []segment.State{segment.Sealed, segment.Processing, segment.Committed, segment.Orphans, segment.Poison}
 	store, ids := mirrored(t, len(states))

@@ -147,7 +147,7 @@ func after(d time.Duration) {
 
 // BND-1: an object goes when its segment is committed, has no name on the volume, and Keep is over, and no mirror that
 // sweeps all the time makes it again. Restarts of the compactor do not set its age back.
-func TestRetention_BND1(t *testing.T) {
+func TestRetention_BND1_R5_R41(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newRig(t).start(), &tables{}
@@ -347,7 +347,7 @@ func TestRetention_store_faults(t *testing.T) {
 }
 
 // One object that cannot be deleted holds up no other.
-func TestRetention_one_object_locked(t *testing.T) {
+func TestRetention_one_object_locked_R4(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newRig(t).start(), &tables{}

@@ -38,7 +38,7 @@ func child(dir string) {
 // Two processes on a real volume: the open segment of one is left alone while it lives, by a start and by a look, and
 // adopted once it is killed; a start that does not share is refused with the pid of the living (T-07, T-08). ACK-1,
 // OWN-1.
-func TestShared_two_processes(t *testing.T) {
+func TestShared_two_processes_R8(t *testing.T) {
 	// Not parallel: between a fork and its exec the child has copies of the locks of tests beside it.
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
