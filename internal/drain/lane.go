@@ -234,11 +234,11 @@ func (l *lane) rescue() error {
 	if err != nil {
 		return err
 	}
+	for _, name := range left { // before: this move may fail too, with some of them in sealed/
+		l.doubt(name)
+	}
 	if _, err := l.dir.Move(segment.Processing, segment.Sealed, left); err != nil {
 		return fmt.Errorf("put back what a failed move left: %w", err)
-	}
-	for _, name := range left {
-		l.doubt(name)
 	}
 	l.stranded = false
 	return nil

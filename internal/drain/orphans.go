@@ -149,12 +149,12 @@ func (l *lane) requeue(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	moved, err := l.dir.Move(segment.Orphans, segment.Sealed, names)
-	l.d.m.orphansBack.add(len(moved))
-	for _, name := range moved {
+	for _, name := range names { // before: after a move that failed some are in sealed/ too
 		l.doubts[name] = true
 		l.urgent[name] = true
 	}
+	moved, err := l.dir.Move(segment.Orphans, segment.Sealed, names)
+	l.d.m.orphansBack.add(len(moved))
 	if err != nil {
 		return fmt.Errorf("requeue orphans: %w", err)
 	}

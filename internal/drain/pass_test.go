@@ -66,6 +66,79 @@ func TestMeet_who_is_doubtful(t *testing.T) {
 	require.Equal(t, map[string]bool{atStart: true, fresh: false, older: true, ahead: true, back: true, partial: true}, got)
 }
 
+// LAKE-1: a writer that is refused a sync at the end of a seal does it again and makes the name in sealed/ anew that the
+// drain has taken meanwhile: while the segment is in committed/, and after it was retired.
+func TestMeet_what_was_committed_comes_back(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	now := time.Now()
+	w.opt.Now = func() time.Time { return now }
+	w.tables.get("events").forget = true
+	_, l := w.laneOf("events")
+	w.pass(l)
+	name := w.seal(spec{})
+	require.NoError(t, w.fs.Link(l.dir.Path(segment.Sealed, name), "/kept"))
+	for _, retired := range []bool{false, true} {
+		w.pass(l)
+		if retired {
+			now = now.Add(2 * w.opt.Retain)
+			l.clock = clock{}
+			w.pass(l)
+			require.Empty(t, w.states("events"))
+		} else {
+			require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+		}
+		require.NoError(t, w.fs.Link("/kept", l.dir.Path(segment.Sealed, name)))
+		w.pass(l)
+		require.Equal(t, map[segment.State]int{segment.Committed: 1}, w.states("events"))
+		w.accounted()
+	}
+}
+
+// LAKE-1: a mark that fails, and then the way back that fails for one of two: both are looked up before they are written.
+// So are orphans whose way back fails when they are in sealed/ already.
+func TestPass_a_way_back_that_fails(t *testing.T) {
+	t.Parallel()
+	for name, st := range map[string]segment.State{"mark": segment.Sealed, "orphans": segment.Orphans} {
+		w := onDisk(t)
+		w.tables.get("events").forget = true
+		_, l := w.laneOf("events")
+		w.pass(l) // what comes from now on is new
+		first := w.seal(spec{state: st})
+		second := w.seal(spec{state: st})
+		if st == segment.Orphans { // a recovery has brought them, and the table has one row of each
+			table := w.tables.get("events")
+			for _, n := range []string{first, second} {
+				id, _, err := segment.ParseName(n)
+				require.NoError(t, err)
+				table.rows[id.String()] = []int{1}
+			}
+		}
+		faults := map[simfs.Kind]string{simfs.Link: l.dir.Path(segment.Committed, first)}
+		if st == segment.Orphans {
+			faults = map[simfs.Kind]string{simfs.Remove: l.dir.Path(segment.Orphans, first)}
+		}
+		w.fs.(*simfs.FS).SetHook(func(op simfs.Op) error {
+			at, ok := faults[op.Kind]
+			if !ok || at != op.Name && at != op.To {
+				return nil
+			}
+			delete(faults, op.Kind)
+			if at == l.dir.Path(segment.Committed, first) {
+				faults[simfs.Link] = l.dir.Path(segment.Sealed, second)
+			}
+			return errors.New("injected")
+		})
+		for range 4 {
+			l.pass(t.Context(), t.Context())
+			l.atOnce()
+		}
+		require.Empty(t, faults, name)
+		require.Equal(t, map[segment.State]int{segment.Committed: 2}, w.states("events"), name)
+		w.accounted()
+	}
+}
+
 // Orphans that cannot be asked for are held and shown; what is sealed goes on, and they follow when they can.
 func TestPass_held_orphans_hold_up_nothing_else_R45(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,9 @@ func (l *lane) list() error {
 
 // meet describes a name that is new in sealed/. Whoever may have been committed before is doubtful: what was
 // there when this life began, what comes back, what a recovery sealed (see screen), and what has a name from
-// before this life or from a clock ahead of ours. The name is used for doubt only, never for order or age.
+// before this life or from a clock ahead of ours. The name is used for doubt only, never for order or age. What was
+// committed comes back when its writer, refused a sync at the end of a seal, does it once more: it makes the name in
+// sealed/ that a drain has taken meanwhile.
 func (l *lane) meet(name string) (*file, error) {
 	id, _, err := segment.ParseName(name)
 	if err != nil {
@@ -111,7 +113,7 @@ func (l *lane) meet(name string) (*file, error) {
 		sealed: wall(info.ModTime),
 		first:  l.d.since(),
 		urgent: l.urgent[name],
-		doubtful: !l.listed || l.doubts[name] ||
+		doubtful: !l.listed || l.doubts[name] || l.marks[name] != nil || l.numbers != nil && l.numbers.Settled(id) ||
 			made.Before(l.d.born) || made.After(l.d.opt.Now().Add(time.Second)),
 	}, nil
 }

@@ -112,6 +112,12 @@ func (l Lane) SetNumbersAside() error {
 	return l.root.fs.SyncDir(l.dir)
 }
 
+// Settled tells whether the record says of a segment that it was retired or set aside.
+func (n *Numbers) Settled(id ID) bool {
+	w := n.of(id.writer())
+	return w.Settled.Has(id.Seq)
+}
+
 // Settle records segments whose names are about to go for good, and tells whether that is news. They were sealed.
 func (n *Numbers) Settle(ids []ID) bool {
 	by := map[string][]uint64{}
