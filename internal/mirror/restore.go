@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type RestoreOptions struct {
 
 	DryRun bool // read and decode everything, write nothing
 	// Online goes on beside a writer or a drain that has the root, and writes to orphans/ instead of sealed/; otherwise
-	// their locks are taken for the time.
+	// their locks are taken for the time. A directory that is no root yet is made one under the writer's lock.
 	Online bool
 	// Choice, unless it is nil, says which of the segments that the root lacks are restored, or in a dry run read.
 	Choice Choice
@@ -85,7 +86,7 @@ func (e *NoMirrorError) Unwrap() error { return ErrNoMirror }
 // temporary file that the next run replaces.
 //
 //	return  what was found and done, also beside an error
-//	errors  *NoMirrorError; *MarkerError; *StoreError: the listing did not come; ErrPlace; *vfs.LockedError where somebody has the root and Online is not set; what is wrong with Dir. An object that
+//	errors  *NoMirrorError; *MarkerError; *StoreError: the listing did not come; ErrPlace; *vfs.LockedError where somebody has the root and Online is not set, or is just making it; what is wrong with Dir. An object that
 //	        cannot be read is no error: it is in the report
 //	holds   MIR-1, ONE-1
 func Restore(ctx context.Context, opt RestoreOptions) (Report, error) {
@@ -153,17 +154,26 @@ func (r *restore) open() (locks locks, err error) {
 			return nil, err
 		}
 	}
-	if !r.opt.Online && !r.opt.DryRun {
-		for _, name := range []string{segment.LockName, segment.DrainLockName} {
-			l, err := r.opt.FS.Lock(filepath.Join(r.opt.Dir, name), r.opt.Holder)
-			if err != nil {
-				return locks, err
-			}
-			locks = append(locks, l)
+	var names []string
+	switch {
+	case r.opt.DryRun:
+	case !r.opt.Online:
+		names = []string{segment.LockName, segment.DrainLockName}
+	case fresh: // a writer that starts for the first time makes the root too
+		names = []string{segment.LockName}
+	}
+	for _, name := range names {
+		l, err := r.opt.FS.Lock(filepath.Join(r.opt.Dir, name), r.opt.Holder)
+		if err != nil {
+			return locks, err
 		}
+		locks = append(locks, l)
 	}
 	if fresh {
 		r.root, err = segment.Create(r.opt.FS, r.opt.Dir)
+	}
+	if r.opt.Online {
+		return nil, errors.Join(err, locks.close())
 	}
 	return locks, err
 }
@@ -265,12 +275,12 @@ func (r *restore) have() (map[segment.ID][]local, error) {
 		return nil, err
 	}
 	for _, l := range lanes {
-		if err := r.clean(l); err != nil {
-			return nil, err
-		}
 		if err := eachName(l, func(st segment.State, e segment.Entry) {
 			ids[e.ID] = append(ids[e.ID], local{l, st, e.Name})
 		}); err != nil {
+			return nil, err
+		}
+		if err := r.clean(l, ids); err != nil {
 			return nil, err
 		}
 	}
@@ -293,15 +303,23 @@ func eachName(l segment.Lane, found func(segment.State, segment.Entry), more ...
 	return nil
 }
 
-// clean removes the temporary files that an interrupted run left. Beside a drain nobody's are touched.
-func (r *restore) clean(l segment.Lane) error {
-	if r.opt.Online || r.opt.DryRun {
+// clean removes the temporary files that an interrupted run left. Beside a drain and perhaps another run those that may be
+// somebody's stay: that of a segment without a name is replaced when the segment is written.
+func (r *restore) clean(l segment.Lane, have map[segment.ID][]local) error {
+	all := func(string) bool { return true }
+	switch {
+	case r.opt.DryRun:
 		return nil
+	case r.opt.Online:
+		return r.cleanState(l, r.state(), func(temp string) bool {
+			id, _, err := segment.ParseName(strings.TrimSuffix(temp, vfs.TempName("")))
+			return err == nil && len(have[id]) > 0
+		})
 	}
-	return errors.Join(r.cleanState(l, segment.Sealed), r.cleanState(l, segment.Orphans))
+	return errors.Join(r.cleanState(l, segment.Sealed, all), r.cleanState(l, segment.Orphans, all))
 }
 
-func (r *restore) cleanState(l segment.Lane, st segment.State) error {
+func (r *restore) cleanState(l segment.Lane, st segment.State, dead func(temp string) bool) error {
 	entries, err := r.opt.FS.List(l.Dir(st))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -310,7 +328,7 @@ func (r *restore) cleanState(l segment.Lane, st segment.State) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.IsDir || !vfs.IsTemp(e.Name) {
+		if e.IsDir || !vfs.IsTemp(e.Name) || !dead(e.Name) {
 			continue
 		}
 		if err := r.opt.FS.Remove(l.Path(st, e.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

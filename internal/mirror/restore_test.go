@@ -273,6 +273,74 @@ func TestRestore_root_in_use(t *testing.T) {
 	require.ErrorIs(t, err, segment.ErrNotEmpty)
 }
 
+// A directory that is no root yet is made one by one process at a time, also beside others: a writer makes it at its first
+// start.
+func TestRestore_online_does_not_make_the_root_beside_a_writer(t *testing.T) {
+	t.Parallel()
+	store, _ := mirrored(t, 1)
+	disk := simfs.New(nil)
+	require.NoError(t, disk.MkdirAll(rootDir))
+	lock, err := disk.Lock(rootDir+"/"+segment.LockName, "a writer")
+	require.NoError(t, err)
+	_, err = mirror.Restore(t.Context(), mirror.RestoreOptions{FS: disk, Dir: rootDir, Store: store, Online: true})
+	locked, ok := errors.AsType[*vfs.LockedError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "a writer", locked.Holder)
+	_, err = segment.Open(disk, rootDir)
+	require.ErrorIs(t, err, segment.ErrNotRoot)
+	require.NoError(t, lock.Close())
+	locks := 0
+	disk.SetHook(func(op simfs.Op) error {
+		if op.Kind == simfs.Create { // the lock is free again before anything is written
+			held, err := disk.Held(rootDir + "/" + segment.LockName)
+			require.NoError(t, err)
+			if held {
+				locks++
+				require.Contains(t, op.Name, "siglake-wal.json")
+			}
+		}
+		return nil
+	})
+	rep, err := mirror.Restore(t.Context(), mirror.RestoreOptions{FS: disk, Dir: rootDir, Store: store, Online: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, rep.Lanes[0].Restored)
+	require.Equal(t, 1, locks)
+}
+
+// What an online run that died has left beside a finished segment, the next online run removes; what may be another run's
+// it leaves.
+func TestRestore_online_again(t *testing.T) {
+	t.Parallel()
+	store, ids := mirrored(t, 2)
+	disk := simfs.New(nil)
+	opt := mirror.RestoreOptions{FS: disk, Dir: rootDir, Store: store, Online: true, Concurrency: 1}
+	hook, _ := simfs.FailAt(1, func(k simfs.Kind) bool { return k == simfs.Remove }, simfs.ErrOff) // the second temporary file
+	run := disk.Process()
+	run.SetHook(hook)
+	opt.FS = run
+	_, err := mirror.Restore(t.Context(), opt)
+	require.ErrorIs(t, err, simfs.ErrOff)
+	orphans := laneOf(t, disk).Dir(segment.Orphans)
+	_, err = disk.Stat(orphans + "/" + ids[1].FileName() + ".tmp")
+	require.NoError(t, err)
+	others := orphans + "/" + segment.NewNamer([6]byte{9}).Next(time.Now()).FileName() + ".tmp"
+	f, err := disk.Create(others)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	opt.FS = disk
+	_, err = mirror.Restore(t.Context(), opt)
+	require.NoError(t, err)
+	entries, err := disk.List(orphans)
+	require.NoError(t, err)
+	var temps []string
+	for _, e := range entries {
+		if vfs.IsTemp(e.Name) {
+			temps = append(temps, orphans+"/"+e.Name)
+		}
+	}
+	require.Equal(t, []string{others}, temps)
+}
+
 // A dry run reads and writes nothing, not even the root.
 func TestRestore_dry_run(t *testing.T) {
 	t.Parallel()
