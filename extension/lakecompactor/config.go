@@ -36,6 +36,8 @@ type Config struct {
 	PollInterval time.Duration `mapstructure:"poll_interval"`
 	// Retention says how long drained segments stay.
 	Retention RetentionConfig `mapstructure:"retention"`
+	// Maintenance is auto or off: whether tables are changed beyond what rows need.
+	Maintenance string `mapstructure:"maintenance"`
 	// Snapshots says how many snapshots of a table stay.
 	Snapshots SnapshotsConfig `mapstructure:"snapshots"`
 	// Mirror is where the copies of the log are that Retention.Mirror is about: the keys of the walmirror extension.
@@ -48,6 +50,12 @@ type Config struct {
 	// prevent unkeyed literals
 	_ struct{}
 }
+
+// The values of Config.Maintenance.
+const (
+	maintenanceAuto = "auto"
+	maintenanceOff  = "off"
+)
 
 // GateConfig opens a lane when either is reached.
 type GateConfig struct {
@@ -107,6 +115,7 @@ func createDefaultConfig() component.Config {
 		S3:               stores.Default(),
 		Gate:             GateConfig{Bytes: 32 << 20, Age: 10 * time.Second},
 		PollInterval:     time.Second,
+		Maintenance:      maintenanceAuto,
 		Snapshots:        SnapshotsConfig{RetainLast: 100, Interval: time.Minute},
 		Retention:        RetentionConfig{WAL: time.Minute, Mirror: 24 * time.Hour},
 		Mirror:           stores.DefaultMirror(),
@@ -130,6 +139,9 @@ func (c *Config) Validate() error {
 	}
 	if c.PollInterval < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("poll_interval: %s is too short; give at least 10ms, for example 1s", c.PollInterval))
+	}
+	if c.Maintenance != maintenanceAuto && c.Maintenance != maintenanceOff {
+		errs = append(errs, fmt.Errorf("maintenance: %q is neither auto nor off; off leaves small files and old snapshots to another program", c.Maintenance))
 	}
 	if at, err := c.Mirror.Location(); err == nil && !c.Mirror.Idle() && c.WALDirectory != "" && placeErr == nil {
 		errs = append(errs, c.mirrorApart(at))

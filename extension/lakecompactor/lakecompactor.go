@@ -66,6 +66,10 @@ func (c *compactor) Shutdown(ctx context.Context) error {
 	}
 }
 
+// compactInterval is how often tables are looked through for small files to merge. One that no commit has changed costs
+// nothing.
+const compactInterval = 10 * time.Second
+
 func (c *compactor) run(ctx context.Context) error {
 	meter := c.set.MeterProvider.Meter(scopeName)
 	promote, err := c.cfg.promotions()
@@ -100,8 +104,11 @@ func (c *compactor) run(ctx context.Context) error {
 	opt.Beside = func(ctx context.Context, l *lake.Lake) {
 		var beside sync.WaitGroup
 		defer beside.Wait()
-		if keep := c.cfg.Snapshots; keep.RetainLast > 0 {
+		if keep := c.cfg.Snapshots; keep.RetainLast > 0 && c.cfg.Maintenance == maintenanceAuto {
 			beside.Go(func() { l.Maintain(ctx, lake.Upkeep{RetainLast: keep.RetainLast, Interval: keep.Interval}) })
+		}
+		if c.cfg.Maintenance == maintenanceAuto {
+			beside.Go(func() { l.Compact(ctx, lake.Compaction{Interval: compactInterval}) })
 		}
 		if retention != nil {
 			beside.Go(func() { c.retain(ctx, l, retention) })

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,7 +39,8 @@ type Lake struct {
 	limits   limits
 	log      *zap.Logger
 	metrics  *metrics
-	encoding chan *arena // goroutines that turn rows into Parquet at one time: one holds an arena
+	encoding chan *arena  // goroutines that turn rows into Parquet at one time: one holds an arena
+	busy     atomic.Int32 // commits of rows that are at work: compaction waits for them
 
 	mu     sync.Mutex
 	tables map[string]*Table // by identifier and uuid: commits to one table must meet in one Table

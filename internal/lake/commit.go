@@ -40,6 +40,8 @@ func (t *Table) Commit(ctx context.Context, segs []Segment) (Outcome, error) {
 	case <-ctx.Done():
 		return out, fmt.Errorf("wait for the turn to commit to %s: %w", t.Name(), context.Cause(ctx))
 	}
+	t.lake.busy.Add(1)
+	defer t.lake.busy.Add(-1)
 	for batch := range slices.Chunk(segs, t.lake.limits.segments) {
 		w := work{t: t, batch: batch, out: &out, counted: map[string]bool{}}
 		if err := w.run(ctx); err != nil {

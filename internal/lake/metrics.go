@@ -32,6 +32,8 @@ type metrics struct {
 
 	expiries, snapshotsExpired, manifestsRemoved metric.Int64Counter
 	mostSnapshots, upkeepFailing                 metric.Int64Gauge
+
+	compaction compactionMetrics
 }
 
 func meterOf(opt Options) metric.Meter {
@@ -79,6 +81,9 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 			metric.WithDescription("Time of a transaction from the load of the table to the answer of the catalog."))
 	}
 	if err != nil {
+		return nil, err
+	}
+	if out.compaction, err = newCompactionMetrics(m); err != nil {
 		return nil, err
 	}
 	ctx := context.Background()

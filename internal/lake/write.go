@@ -190,26 +190,35 @@ func (w *writer) chunk(ctx context.Context, f *parquetFile, lo, hi int) (next in
 
 // describe adds the file to what the transaction will commit.
 func (w *writer) describe(path string, meta *metadata.FileMetaData, size int64, day int32) error {
-	df, err := table.DataFileFromMetadata(table.DataFileArgs{
-		Schema:          w.target.schema,
-		Spec:            w.target.spec,
-		Format:          iceberg.ParquetFile,
-		Metadata:        meta,
-		FilePath:        path,
-		FileSize:        size,
-		Content:         iceberg.EntryContentData,
-		PartitionValues: map[int]any{w.target.spec.Field(0).FieldID: iceberg.Date(day)},
-		SortOrderID:     w.target.sortOrder,
-		Properties:      w.target.props,
-		FormatVersion:   w.target.version,
-	})
+	df, err := w.target.dataFile(path, meta, size, day)
 	if err != nil {
-		return fmt.Errorf("describe %s: %w", path, err)
+		return err
 	}
 	w.out.files = append(w.out.files, df)
 	w.out.bytes += size
 	w.out.misfits = append(w.out.misfits, w.misfits...)
 	return nil
+}
+
+// dataFile is what a manifest says of a file of rows of a day.
+func (tg target) dataFile(path string, meta *metadata.FileMetaData, size int64, day int32) (iceberg.DataFile, error) {
+	df, err := table.DataFileFromMetadata(table.DataFileArgs{
+		Schema:          tg.schema,
+		Spec:            tg.spec,
+		Format:          iceberg.ParquetFile,
+		Metadata:        meta,
+		FilePath:        path,
+		FileSize:        size,
+		Content:         iceberg.EntryContentData,
+		PartitionValues: map[int]any{tg.spec.Field(0).FieldID: iceberg.Date(day)},
+		SortOrderID:     tg.sortOrder,
+		Properties:      tg.props,
+		FormatVersion:   tg.version,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe %s: %w", path, err)
+	}
+	return df, nil
 }
 
 // dayText is the day as Iceberg spells it in paths.

@@ -1,0 +1,125 @@
+package lake
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
+)
+
+const (
+	// mergeFiles of one level are a merge, and also the factor from one level to the next: a file made of eight of a
+	// level is of a higher one, so a row is written again once per level.
+	mergeFiles = 8
+	// mergeFanIn is how many files one merge takes.
+	mergeFanIn = 64
+)
+
+// mergeFile is a data file that may be merged.
+type mergeFile struct {
+	df    iceberg.DataFile
+	day   int32
+	level int
+	from  int64 // not above its first row's timestamp, Unix µs
+}
+
+// levelOf goes by rows and not by bytes, because rows are conserved: eight files of ten rows are hardly larger than one.
+func levelOf(rows int64) int { return (bits.Len64(uint64(max(rows, 1))) - 1) / 3 }
+
+// mergeable are the files of a snapshot that may be merged, and how many others it has: of other engines, other
+// partition specs or another order. A snapshot with delete files has none: their rows are counted by position.
+func (l *Lake) mergeable(snap *table.Snapshot, tg target, avoid map[string]error) (out []mergeFile, alone int, err error) {
+	if snap == nil {
+		return nil, 0, nil
+	}
+	deletes := false
+	for df, err := range l.liveFiles(snap) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if df.ContentType() != iceberg.EntryContentData {
+			deletes = true
+			continue
+		}
+		f, ok := tg.ours(df)
+		if _, bad := avoid[df.FilePath()]; !ok || bad {
+			alone++
+			continue
+		}
+		if f.full(l.limits) {
+			continue
+		}
+		out = append(out, f)
+	}
+	if deletes {
+		return nil, alone + len(out), nil
+	}
+	return out, alone, nil
+}
+
+// ours tells whether a file says of itself that it is sorted and partitioned as ours are.
+func (tg target) ours(df iceberg.DataFile) (mergeFile, bool) {
+	f := mergeFile{df: df, level: levelOf(df.Count())}
+	order := df.SortOrderID()
+	if df.FileFormat() != iceberg.ParquetFile || int(df.SpecID()) != tg.spec.ID() || order == nil || *order != tg.sortOrder {
+		return f, false
+	}
+	day, ok := df.Partition()[tg.spec.Field(0).FieldID].(iceberg.Date)
+	if !ok {
+		return f, false
+	}
+	f.day = int32(day)
+	f.from, _, ok = timestampBounds(df, tg.schema)
+	return f, ok
+}
+
+// full: it is as large as files get, or nearly.
+func (f mergeFile) full(l limits) bool { return f.df.FileSizeBytes() >= l.fileBytes/4*3 }
+
+// dueMerges are what there is to merge: of each partition the lowest level that has enough files, newest partitions
+// first, because those are read most.
+func dueMerges(files []mergeFile, l limits) [][]mergeFile {
+	days := map[int32][]mergeFile{}
+	for _, f := range files {
+		days[f.day] = append(days[f.day], f)
+	}
+	var out [][]mergeFile
+	for _, day := range slices.Backward(slices.Sorted(maps.Keys(days))) {
+		if m := dueMerge(days[day], l); m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// dueMerge chooses among the files of one partition. Files of lower levels come along when there is room: they only rise.
+// What is taken ends when it makes a full file.
+func dueMerge(files []mergeFile, l limits) []mergeFile {
+	count := map[int]int{}
+	for _, f := range files {
+		count[f.level]++
+	}
+	for _, level := range slices.Sorted(maps.Keys(count)) {
+		if count[level] < mergeFiles {
+			continue
+		}
+		taken := slices.DeleteFunc(slices.Clone(files), func(f mergeFile) bool { return f.level > level })
+		if len(taken) > mergeFanIn {
+			taken = slices.DeleteFunc(taken, func(f mergeFile) bool { return f.level < level })
+		}
+		slices.SortFunc(taken, func(a, b mergeFile) int {
+			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.df.FilePath(), b.df.FilePath()))
+		})
+		var size int64
+		for i, f := range taken {
+			if size += f.df.FileSizeBytes(); size >= l.fileBytes/4*3 || i+1 == mergeFanIn {
+				return taken[:i+1]
+			}
+		}
+		return taken
+	}
+	return nil
+}
