@@ -42,6 +42,16 @@ func Committed(ctx context.Context, l *lake.Lake, root *segment.Root, tenant, in
 	return out, nil
 }
 
+// Seen is the newest state of the table of tenant and index that was committed to from this root; zero if it has no such
+// lane.
+func Seen(root *segment.Root, tenant, index string) (lake.Seen, error) {
+	lanes, err := lanesOf(root, tenant, index)
+	if err != nil {
+		return lake.Seen{}, err
+	}
+	return seenOf(lanes)
+}
+
 // lanesOf are the lanes of one table: a legacy lane and the one beside it share one.
 func lanesOf(root *segment.Root, tenant, index string) (of []segment.Lane, err error) {
 	lanes, _, err := root.Lanes()

@@ -191,10 +191,13 @@ func (w *work) attempt(ctx context.Context, st state, parts []part) error {
 	if err != nil {
 		return err
 	}
-	if !w.files.fits(parts, tg.columns) {
+	if !w.files.fits(parts, tg.columns, w.t.lake.limits) {
 		w.forget()
 		if w.files, err = w.t.lake.write(ctx, w.t.signal, tg, parts); err != nil {
 			return err
+		}
+		if !w.files.fits(parts, tg.columns, w.t.lake.limits) {
+			return fmt.Errorf("its files took longer than %s to write, or the machine slept: they could be taken for orphans", w.t.lake.limits.orphanAge/2)
 		}
 	}
 	if err := w.stage(ctx, st, tx, tg.remember); err != nil {

@@ -34,6 +34,8 @@ type limits struct {
 	backoffMax time.Duration
 	// turnWait is how long maintenance waits for the turn to commit to a table.
 	turnWait time.Duration
+	// orphanAge is how old an unreachable file must be to be removed. A commit gives its files up at half of it.
+	orphanAge time.Duration
 }
 
 func (l limits) orDefault() limits {
@@ -52,5 +54,6 @@ func (l limits) orDefault() limits {
 		backoff:       cmp.Or(l.backoff, 50*time.Millisecond),
 		backoffMax:    cmp.Or(l.backoffMax, 5*time.Second),
 		turnWait:      cmp.Or(l.turnWait, 30*time.Second),
+		orphanAge:     cmp.Or(l.orphanAge, LeastOrphanAge),
 	}
 }

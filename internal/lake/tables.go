@@ -117,6 +117,14 @@ func NamespaceOf(tenant string) string {
 	return "tenant_" + tenant
 }
 
+// tenantOf is the tenant of a namespace of ours.
+func tenantOf(namespace string) string {
+	if namespace == NamespaceOf("default") {
+		return "default"
+	}
+	return strings.TrimPrefix(namespace, NamespaceOf(""))
+}
+
 // Ensure returns the table of tenant and index for rows of the signal, and makes it when it is missing.
 //
 //	return   created says that this call made it

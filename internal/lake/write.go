@@ -28,13 +28,14 @@ type written struct {
 	rows     int64
 	bytes    int64
 	misfits  []misfits
+	began    time.Time // by the wall clock: a machine that slept is to notice
 	// sent says that a catalog was asked to commit the files: from then on they may be part of a table.
 	sent bool
 }
 
-// fits tells whether the files hold just these rows, under just these columns.
-func (w *written) fits(parts []part, columns *arrow.Schema) bool {
-	if w == nil || !w.columns.Equal(columns) || len(w.parts) > len(parts) {
+// fits tells whether the files hold just these rows, under just these columns, and are too young to be taken for orphans.
+func (w *written) fits(parts []part, columns *arrow.Schema, l limits) bool {
+	if w == nil || !w.columns.Equal(columns) || len(w.parts) > len(parts) || time.Now().Round(0).Sub(w.began) > l.orphanAge/2 {
 		return false
 	}
 	for i, p := range w.parts {
@@ -88,7 +89,7 @@ func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts [
 	w := &writer{
 		io: l.io, limits: l.limits, turns: l.encoding, signal: s, target: tg, set: set,
 		columns: newParquetColumns(tg.columns),
-		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys))},
+		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys)), began: time.Now().Round(0)},
 	}
 	defer func() {
 		if err != nil {
