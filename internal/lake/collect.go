@@ -268,15 +268,15 @@ func (c *collection) add(ctx context.Context, st state) error {
 		if !c.reach.first(e.MetadataFile) {
 			continue
 		}
-		old, err := c.lake.metadataAt(ctx, c.id, e.MetadataFile)
+		old, err := c.lake.stored(ctx, c.id, e.MetadataFile)
 		if isAbsent(err) {
 			continue // a commit has removed it
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("read %s: %w", e.MetadataFile, err)
 		}
 		// What a predecessor names and is not there, is there for nobody.
-		if _, err := c.reach.metadata(ctx, e.MetadataFile, old); err != nil {
+		if _, err := c.reach.metadata(ctx, e.MetadataFile, old.Metadata()); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const metadataSuffix = ".metadata.json"
-
 // partOfTable tells a file that a writer of tables makes, by its name, from what people and other programs leave.
 func partOfTable(name string) bool {
 	for _, suffix := range []string{".parquet", ".avro", ".orc", ".puffin", ".stats", metadataSuffix} {
@@ -107,16 +105,17 @@ func (c *collection) strays(ctx context.Context, tbl *table.Table, found []Orpha
 		if !strings.HasSuffix(f.Path, metadataSuffix) || c.reach.has(f.Path) {
 			continue
 		}
-		meta, err := c.lake.metadataAt(ctx, c.id, f.Path)
+		stray, err := c.lake.stored(ctx, c.id, f.Path)
 		switch {
 		case isAbsent(err):
 			continue
 		case err != nil && !readable(c.lake, f.Path):
-			return err
+			return fmt.Errorf("read %s: %w", f.Path, err)
 		case err != nil: // torn by a kill, so nobody was ever told of it
 			c.torn[f.Path] = true
 			continue
 		}
+		meta := stray.Metadata()
 		if have := meta.TableUUID(); have != c.out.UUID {
 			if slices.Contains(c.opt.Abandoned, have) {
 				continue

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/apache/iceberg-go"
-	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 )
 
@@ -170,13 +169,3 @@ func (r *reach) first(location string) bool {
 
 // again takes that back.
 func (r *reach) again(location string) { delete(r.read, location) }
-
-// metadataAt reads a metadata file that the catalog does not point to.
-func (l *Lake) metadataAt(ctx context.Context, id table.Identifier, location string) (table.Metadata, error) {
-	fs := func(context.Context) (iceio.IO, error) { return l.io, nil }
-	t, err := table.NewFromLocation(ctx, id, location, fs, nil)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", location, err)
-	}
-	return t.Metadata(), nil
-}
