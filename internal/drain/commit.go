@@ -36,6 +36,7 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 		l.tables = make(map[otelarrow.Signal]Table) // load them anew: the table may be another one now
 		err = fmt.Errorf("commit %d segments: %w", len(group), err)
 	}
+	l.pace(group, out)
 	whole, rest := split(group, out.Committed)
 	if len(whole) > 0 {
 		err = errors.Join(err, l.settle(t, whole))
@@ -48,9 +49,10 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 	if len(rest) == 0 {
 		return err
 	}
-	if err == nil { // some got in, so the others get the next turn, without a wait
+	if err == nil { // some got in, so the others go on in their next turn, without a wait
+		l.d.m.cut.add(len(rest))
 		for _, it := range rest {
-			it.file.urgent = true
+			it.file.urgent, it.file.written = true, out.Committed[it.file.id.String()]
 		}
 		return l.release(itemFiles(rest))
 	}
@@ -159,6 +161,7 @@ func lakeSegments(group []item) []lake.Segment {
 			Batches:  it.seg.Batches,
 			Rows:     it.seg.Rows,
 			Doubtful: it.file.doubtful,
+			Written:  it.file.written,
 			ModTime:  it.file.sealed,
 		}
 	}

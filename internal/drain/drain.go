@@ -31,6 +31,7 @@ type drain struct {
 
 	bytes *semaphore.Weighted // segment bytes in flight
 	heavy *semaphore.Weighted // batches in flight
+	lates *semaphore.Weighted // of them those of late segments
 	scans *semaphore.Weighted // lanes being listed
 	reads chan struct{}       // segments being decoded
 
@@ -108,6 +109,7 @@ func newDrain(opt Options, tables Catalog) (*drain, error) {
 		started: time.Now(),
 		bytes:   semaphore.NewWeighted(opt.MaxBytesInFlight),
 		heavy:   semaphore.NewWeighted(lanesAtOnce),
+		lates:   semaphore.NewWeighted(lateAtOnce),
 		scans:   semaphore.NewWeighted(scansAtOnce),
 		// All cores but one: on two, decoding four at a time took the 99th percentile of an answer beside it from 13 ms
 		// to 100 ms (docs/performance.md).

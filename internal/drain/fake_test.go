@@ -73,6 +73,7 @@ type fakeTable struct {
 	lookup error
 	gone   error // what InPlace says
 	most   int64
+	files  int64 // what each commit says that it wrote
 
 	inFlight, peak int64 // rows
 	commits        int
@@ -146,7 +147,7 @@ func (t *fakeTable) Commit(ctx context.Context, segs []lake.Segment) (lake.Outco
 func (t *fakeTable) apply(segs []lake.Segment) (lake.Outcome, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := lake.Outcome{Committed: make(map[string]int64)}
+	out := lake.Outcome{Committed: make(map[string]int64), FilesWritten: t.files}
 	room := t.most
 	for _, s := range segs {
 		from := t.proof[s.ID]
@@ -170,7 +171,7 @@ func (t *fakeTable) apply(segs []lake.Segment) (lake.Outcome, error) {
 		t.proof[s.ID] = to
 		out.Committed[s.ID] = to
 		out.RowsWritten += to - from
-		out.Duplicates += from
+		out.Duplicates += from - s.Written
 	}
 	if out.RowsWritten > 0 {
 		t.sequence++

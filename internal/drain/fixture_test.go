@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
@@ -112,6 +113,8 @@ type spec struct {
 	mangle  func([]byte) []byte
 	state   segment.State // "" = sealed
 	name    string        // to seal a certain id
+	at      time.Time     // event time of its rows; zero: they have none, and are as old as batchTime
+	days    int           // row n is n % days days older than at; 0 = none is
 }
 
 func (s spec) orDefault() spec {
@@ -168,11 +171,13 @@ type encoding struct {
 	rows    int
 	table   uuid.UUID
 	partial bool
+	at      time.Time
+	days    int
 }
 
 func (e encodings) of(t *testing.T, s spec) []byte {
 	t.Helper()
-	key := encoding{s.signal, s.rows, s.table, s.partial}
+	key := encoding{s.signal, s.rows, s.table, s.partial, s.at, s.days}
 	if e[key] == nil {
 		e[key] = encode(t, s)
 	}
@@ -223,7 +228,11 @@ func records(t *testing.T, s spec) otelarrow.Batch {
 		ld := plog.NewLogs()
 		logs := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
 		for i := range s.rows {
-			logs.AppendEmpty().Body().SetStr(fmt.Sprint("row ", i))
+			r := logs.AppendEmpty()
+			r.Body().SetStr(fmt.Sprint("row ", i))
+			if !s.at.IsZero() {
+				r.SetTimestamp(pcommon.NewTimestampFromTime(s.at.AddDate(0, 0, -(i % max(1, s.days)))))
+			}
 		}
 		batch, err = otelarrow.NewEncoder().EncodeLogs(at, ld)
 	}

@@ -32,10 +32,12 @@ type lane struct {
 	doubts   map[string]bool  // names in sealed/ that are looked up before their rows are written
 	urgent   map[string]bool  // names in sealed/ that do not wait for the gate
 	tables   map[otelarrow.Signal]Table
-	head     segment.Head // as last read or written
-	previous uuid.UUID    // the table the lane was bound to before this pass bound it anew
-	limit    int          // most segments of the next batch; halved by failures, doubled by commits
-	failed   int          // commits that failed in a row
+	head     segment.Head  // as last read or written
+	previous uuid.UUID     // the table the lane was bound to before this pass bound it anew
+	limit    int           // most segments of the next batch; halved by failures, doubled by commits
+	failed   int           // commits that failed in a row
+	lateAge  time.Duration // the gate's age for late segments; 0: that of all (late.go)
+	lateTurn bool          // the next batch is of late segments, if some are due
 
 	preparing, auditing, disposing, draining, retiring step
 
@@ -71,12 +73,15 @@ type file struct {
 	sealed time.Time // modification time
 	zstd   bool      // size is of the compressed body
 	table  uuid.UUID // of the header; zero: no opinion
+	late   bool      // it has rows of another time than its own (late.go)
+	bad    error     // why its header is of no use; nil: it was read
 
 	first    time.Duration // since() when it was first seen
 	after    time.Duration // since() before which it is left alone
 	reads    int           // times it was found damaged
 	failures int           // commits it was in that failed
 	forgiven bool          // failures were set back: the table was at fault
+	written  int64         // rows of it that a commit of this life wrote that did not take all
 	doubtful bool          // its rows may be in the table: look before writing them
 	urgent   bool          // commit it without waiting for the gate
 	newer    bool          // only a newer version reads it

@@ -29,7 +29,7 @@ type metrics struct {
 	readFailures, crcMismatch            counter
 	poisoned, stale, retired             counter
 	orphans, orphansDeleted, orphansBack counter
-	markFailures, gaps                   counter
+	markFailures, gaps, cut              counter
 }
 
 // counter is one attribute set of an instrument, and remembers its sum for the report of Once.
@@ -121,6 +121,8 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			"Committed segments unlinked after their retention."),
 		orphans: b.counter("siglake_compactor_orphans_quarantined_total", "{segment}",
 			"Segments found in processing/ at start and moved to orphans/."),
+		cut: b.counter("siglake_compactor_segments_cut_total", "{segment}",
+			"Segments of which a commit took no rows or not all, because it had reached its bound of day partitions; they follow in later ones."),
 		gaps: b.counter("siglake_compactor_sequence_gaps_total", "{gap}",
 			"Runs of sequence numbers of a writer that are gone without having been retired: lost or removed segments."),
 		markFailures: b.counter("siglake_compactor_mark_failures_total", "{segment}",

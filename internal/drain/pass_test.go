@@ -239,7 +239,7 @@ func TestOnce_a_prefix_is_followed_by_the_rest(t *testing.T) {
 	w.seal(spec{rows: 4})
 	w.tables.get("events").most = 6
 	r := w.once()
-	require.Equal(t, Report{Lanes: 1, Segments: 2, Rows: 14, Duplicates: 8}, r)
+	require.Equal(t, Report{Lanes: 1, Segments: 2, Rows: 14}, r)
 	w.accounted()
 }
 

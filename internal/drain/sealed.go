@@ -46,19 +46,23 @@ func (l *lane) next(ctx context.Context) ([]*file, error) {
 	if err := l.list(); err != nil {
 		return nil, err
 	}
-	due := l.due()
-	for len(due) > 0 && l.open(due) {
-		batch := l.cut(due)
-		keep, err := l.screen(batch)
-		if err != nil || len(keep) > 0 {
-			return keep, err
+	for _, due := range l.turns(l.due()) {
+		for len(due) > 0 && l.open(due) {
+			batch := l.cut(due)
+			keep, err := l.screen(batch)
+			if len(keep) > 0 {
+				l.lateTurn = !keep[0].late
+			}
+			if err != nil || len(keep) > 0 {
+				return keep, err
+			}
+			due = due[len(batch):] // all of them were stale or of a newer format
 		}
-		due = due[len(batch):] // all of them were stale or of a newer format
 	}
 	return nil, nil
 }
 
-// list brings what is known of sealed/ up to date: one stat for each new name.
+// list brings what is known of sealed/ up to date: one stat and one header for each new name.
 func (l *lane) list() error {
 	woken := l.heedWake() // before the list: what it was for is in it
 	names, err := l.names(segment.Sealed)
@@ -105,8 +109,12 @@ func (l *lane) meet(name string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stat sealed segment: %w", err)
 	}
+	h, err := l.header(segment.Sealed, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	made := time.Unix(id.UUID.Time().UnixTime())
-	return &file{
+	f := &file{
 		name:   name,
 		id:     id,
 		size:   info.Size,
@@ -115,7 +123,13 @@ func (l *lane) meet(name string) (*file, error) {
 		urgent: l.urgent[name],
 		doubtful: !l.listed || l.doubts[name] || l.marks[name] != nil || l.numbers != nil && l.numbers.Settled(id) ||
 			made.Before(l.d.born) || made.After(l.d.opt.Now().Add(time.Second)),
-	}, nil
+		bad: err,
+	}
+	if err == nil {
+		f.zstd, f.table, f.late = h.Zstd, h.Table, late(h, f.sealed)
+		f.doubtful = f.doubtful || h.Partial
+	}
+	return f, nil
 }
 
 // publishPending counts what waits. Held files of a newer format are counted apart.
@@ -164,7 +178,7 @@ func (l *lane) open(due []*file) bool {
 	for _, f := range due {
 		bytes += f.size
 		age := max(now.Sub(f.sealed), mono-f.first)
-		if l.d.once || f.urgent || bytes >= l.d.opt.GateBytes || age >= l.d.opt.GateAge {
+		if l.d.once || f.urgent || bytes >= l.d.opt.GateBytes || age >= l.gateAge(f) {
 			return true
 		}
 	}
@@ -176,31 +190,27 @@ func (l *lane) open(due []*file) bool {
 // in the end the one that no commit accepts is alone.
 func (l *lane) cut(due []*file) []*file {
 	var sum int64
+	room := l.d.opt.MaxBytesInFlight / 2
+	if due[0].late {
+		room /= lateAtOnce // together no more than half, and the other half is for what is not
+	}
 	for i, f := range due {
 		sum += f.weight()
-		if i > 0 && (i >= l.limit || f.failures != due[0].failures || sum > l.d.opt.MaxBytesInFlight/2) {
+		if i > 0 && (i >= l.limit || f.failures != due[0].failures || sum > room) {
 			return due[:i]
 		}
 	}
 	return due
 }
 
-// screen reads the headers of a batch and keeps what can be drained: a newer format stays where it is, another
-// table's segment goes to stale. What is unreadable is kept; reading the whole of it decides.
+// screen keeps of a batch what can be drained: a newer format stays where it is, another table's segment goes to
+// stale. What is unreadable is kept; reading the whole of it decides.
 func (l *lane) screen(batch []*file) ([]*file, error) {
 	keep := make([]*file, 0, len(batch))
 	for _, f := range batch {
-		h, err := l.header(segment.Sealed, f.name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			delete(l.files, f.name)
+		if errors.Is(f.bad, frame.ErrVersion) {
+			l.hold(f, f.bad)
 			continue
-		case errors.Is(err, frame.ErrVersion):
-			l.hold(f, err)
-			continue
-		case err == nil:
-			f.zstd, f.table = h.Zstd, h.Table
-			f.doubtful = f.doubtful || h.Partial
 		}
 		if live, ok := l.live(); ok && f.table != uuid.Nil && f.table != live {
 			if err := l.stale(segment.Sealed, f.name, f.table); err != nil {

@@ -96,7 +96,7 @@ func TestRun_the_queue_is_counted_not_the_batch_R44(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, vfs.OS(), filepath.Join(t.TempDir(), "wal"))
 	size := int64(len(encode(t, spec{}.orDefault())))
-	w.opt.MaxBytesInFlight = 4 * size // batches of two
+	w.opt.MaxBytesInFlight = 8 * size // batches of two, because they are late
 	show := w.gauges()
 	for range 9 {
 		w.seal(spec{})

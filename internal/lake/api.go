@@ -65,6 +65,8 @@ type Segment struct {
 	// Doubtful says that the segment may have been committed by a process that did not live to mark it: recovered,
 	// orphaned, requeued, or present when this drain started. Unless the proof names it, the table is asked.
 	Doubtful bool
+	// Written is how many of its rows an earlier Commit of the caller wrote. They are no duplicates.
+	Written int64
 	// ModTime of the segment's file; zero if unknown. With the time inside ID it decides whether the proof covers
 	// the segment's whole life.
 	ModTime time.Time
@@ -81,6 +83,9 @@ type Outcome struct {
 	FilesWritten int64
 	// Duplicates counts rows offered that were found in the table already and were not written again.
 	Duplicates int64
+	// Cut says that the last transaction reached its bound of day partitions: it took a beginning of the segments' rows,
+	// and the call ended with it.
+	Cut bool
 }
 
 // TableInfo describes a table as of its current snapshot.

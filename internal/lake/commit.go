@@ -15,7 +15,8 @@ import (
 )
 
 // Commit makes the rows of the segments part of the table, each exactly once (LAKE-1), and finds out which of them
-// are part of it already.
+// are part of it already. Rows that lie in more day partitions than a transaction takes are left to the next call
+// (Outcome.Cut), so that others have their turn between the two.
 //
 //	return   what is known to be in the table, also next to an error
 //	durable  on return of nil: rows, proof and the catalog's pointer to them
@@ -46,6 +47,9 @@ func (t *Table) Commit(ctx context.Context, segs []Segment) (Outcome, error) {
 		w := work{t: t, batch: batch, out: &out, counted: map[string]bool{}}
 		if err := w.run(ctx); err != nil {
 			return out, fmt.Errorf("commit to %s: %w", t.Name(), err)
+		}
+		if out.Cut {
+			break
 		}
 	}
 	return out, nil
@@ -95,7 +99,7 @@ type work struct {
 func (w *work) run(ctx context.Context) error {
 	for {
 		parts, st, err := w.look(ctx)
-		if err == nil && len(parts) == 0 {
+		if err == nil && (len(parts) == 0 || w.out.Cut) {
 			return nil
 		}
 		if err == nil && w.last != nil {
@@ -105,7 +109,7 @@ func (w *work) run(ctx context.Context) error {
 		if err == nil {
 			err = w.attempt(ctx, st, parts)
 		}
-		if err == nil && w.done() {
+		if err == nil && (w.out.Cut || w.done()) {
 			return nil
 		}
 		if err == nil {
@@ -180,7 +184,7 @@ func (w *work) countDuplicates(ctx context.Context, s Segment, n int64) {
 		return
 	}
 	w.counted[s.ID] = true
-	n = min(n, s.Rows)
+	n = max(0, min(n, s.Rows)-s.Written)
 	w.out.Duplicates += n
 	w.t.lake.metrics.duplicates.Add(ctx, n)
 }
@@ -282,6 +286,10 @@ func (w *work) landed(ctx context.Context, tbl *table.Table, snapshot int64) {
 	w.out.RowsWritten += f.rows
 	w.out.FilesWritten += int64(len(f.files))
 	w.out.Snapshot = snapshot
+	if f.cut {
+		w.out.Cut = true
+		w.t.lake.metrics.cuts.Add(ctx, 1)
+	}
 	w.t.lake.metrics.committed(ctx, f.rows, int64(len(f.files)), f.bytes, time.Since(w.began))
 	w.t.lake.metrics.addMisfits(ctx, f.misfits)
 	w.t.see(headOf(tbl))

@@ -7,8 +7,12 @@ import (
 
 // limits bound what one transaction holds and how long it is tried. Tests make them small.
 type limits struct {
-	// partitions in one transaction. One client with random times would otherwise make a file per row in one go.
+	// partitions in one transaction, if its files have fileRows rows each in the middle. Where rows lie so far apart that
+	// they have not, more of them share a file when the transaction goes on: up to scattered partitions, which takes some
+	// 11 s on a local disk and so fits into the grace of a drain that is told to stop (ADR 0030).
 	partitions int
+	scattered  int
+	fileRows   int
 	// segments in one transaction. Its ids must all fit the proof, which is rewritten with each commit: 2,048 ids
 	// are about 50 KB of metadata.json.
 	segments int
@@ -41,6 +45,8 @@ type limits struct {
 func (l limits) orDefault() limits {
 	return limits{
 		partitions:    cmp.Or(l.partitions, 200),
+		scattered:     cmp.Or(l.scattered, 2000),
+		fileRows:      cmp.Or(l.fileRows, 50),
 		segments:      cmp.Or(l.segments, 2048),
 		proofEntries:  cmp.Or(l.proofEntries, 2048),
 		proofBytes:    cmp.Or(l.proofBytes, 128<<10),

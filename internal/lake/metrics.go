@@ -29,6 +29,7 @@ type metrics struct {
 	lookups    metric.Int64Counter
 	doubled    metric.Int64Counter
 	misfits    metric.Int64Counter
+	cuts       metric.Int64Counter
 
 	expiries, snapshotsExpired, manifestsRemoved metric.Int64Counter
 	mostSnapshots, upkeepFailing                 metric.Int64Gauge
@@ -58,6 +59,8 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 	counter(&out.files, "siglake_lake_files_total", "{file}", "Data files that became part of a table.")
 	counter(&out.bytes, "siglake_lake_bytes_total", "By", "Bytes of the data files that became part of a table.")
 	counter(&out.duplicates, "siglake_lake_duplicate_rows_total", "{row}", "Rows offered that were in the table already and were not written again.")
+	counter(&out.cuts, "siglake_lake_partition_cuts_total", "{commit}",
+		"Transactions that ended at the bound on day partitions; rows beyond it went into later ones.")
 	counter(&out.lookups, "siglake_lake_lookups_total", "{segment}", "Segments looked up in the rows of a table because the proof could not tell.")
 	counter(&out.doubled, "siglake_lake_doubled_segments_total", "{segment}", "Segments found with more rows in a table than positions: a broken promise.")
 	counter(&out.misfits, "siglake_lake_promotion_misfits_total", "{value}",
@@ -93,7 +96,7 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 	out.expiries.Add(ctx, 0, outcome(outcomeDone))
 	out.expiries.Add(ctx, 0, outcome(outcomeFailed))
 	for _, c := range []metric.Int64Counter{
-		out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled, out.snapshotsExpired, out.manifestsRemoved,
+		out.rows, out.files, out.bytes, out.duplicates, out.lookups, out.doubled, out.snapshotsExpired, out.manifestsRemoved, out.cuts,
 	} {
 		c.Add(ctx, 0)
 	}

@@ -43,21 +43,20 @@ func dayOf(ns int64) int32 {
 	return int32(d)
 }
 
-// collect takes from the parts, in order, the longest prefix of rows that lies in at most maxDays partitions, and
-// sorts it. It returns the parts that the rows make up.
-func collect(parts []part, maxDays int) (*rowSet, []part, error) {
-	set := &rowSet{}
-	var taken []part
+// collect takes from the parts, in order, the longest prefix of rows that lies in as many partitions as a transaction
+// may have, and sorts it. It returns the parts that the rows make up, and whether rows are left (cut).
+func collect(parts []part, l limits) (set *rowSet, taken []part, cut bool, err error) {
+	set = &rowSet{}
 	days := map[int32]struct{}{}
 	for _, p := range parts {
-		end, full, err := set.add(p, days, maxDays)
-		if err != nil {
-			return nil, nil, &SegmentError{ID: p.seg.ID, Err: err}
+		var end int64
+		if end, cut, err = set.add(p, days, l); err != nil {
+			return nil, nil, false, &SegmentError{ID: p.seg.ID, Err: err}
 		}
 		if end > p.from {
 			taken = append(taken, part{seg: p.seg, from: p.from, to: end})
 		}
-		if full {
+		if cut {
 			break
 		}
 	}
@@ -71,11 +70,16 @@ func collect(parts []part, maxDays int) (*rowSet, []part, error) {
 			return cmp.Compare(a.row, b.row)
 		}
 	})
-	return set, taken, nil
+	return set, taken, cut, nil
+}
+
+// full tells whether a transaction of these rows takes no further partition.
+func (s *rowSet) full(days int, l limits) bool {
+	return days >= l.scattered || days >= l.partitions && len(s.keys) >= l.fileRows*days
 }
 
 // add appends rows of p up to its end, or to the first row (full) whose partition would be one too many.
-func (s *rowSet) add(p part, days map[int32]struct{}, maxDays int) (end int64, full bool, err error) {
+func (s *rowSet) add(p part, days map[int32]struct{}, l limits) (end int64, full bool, err error) {
 	first := int64(0) // position of the batch's first row in the segment
 	end = p.from
 	for _, rec := range p.seg.Batches {
@@ -98,7 +102,7 @@ func (s *rowSet) add(p part, days map[int32]struct{}, maxDays int) (end int64, f
 		for row := max(0, p.from-first); row < n && first+row < p.to; row++ {
 			day := dayOf(times[row])
 			if _, seen := days[day]; !seen {
-				if len(days) == maxDays {
+				if s.full(len(days), l) {
 					return end, true, nil
 				}
 				days[day] = struct{}{}

@@ -277,10 +277,11 @@ func TestCommit_the_drains_clock_may_jump(t *testing.T) {
 	requireExactly(t, l, all...)
 }
 
-// A transaction takes a bounded number of partitions, by the longest prefix of rows; the rest follows in the same call.
+// A transaction takes a bounded number of partitions, by the longest prefix of rows, and ends the call; the rest follows in
+// the next ones, and is counted neither twice nor as a duplicate.
 func TestCommit_many_partitions_in_several_transactions(t *testing.T) {
 	t.Parallel()
-	l := lakeAt(t, t.TempDir(), hooks{limits: limits{partitions: 3}})
+	l := lakeAt(t, t.TempDir(), hooks{limits: limits{partitions: 3, scattered: 3}})
 	tbl := events(t, l)
 	var a, b []record
 	for i := range 8 { // days 0 1 0 2 | 3 4 0 1 | 5 …: the prefix counts, not the day
@@ -289,10 +290,19 @@ func TestCommit_many_partitions_in_several_transactions(t *testing.T) {
 		b = append(b, record{at: day0.Add(time.Duration(10+i) * 24 * time.Hour), body: fmt.Sprint("b", i)})
 	}
 	segs := []Segment{segment(t, testID(t, time.Now(), 1), a), segment(t, testID(t, time.Now(), 2), b)}
-	out, err := tbl.Commit(t.Context(), segs)
-	require.NoError(t, err)
+	var out Outcome
+	var err error
+	for calls, want := range []int64{4, 3, 3, 3, 3} {
+		out, err = tbl.Commit(t.Context(), segs)
+		require.NoError(t, err)
+		require.Equal(t, want, out.RowsWritten)
+		require.Equal(t, calls < 4, out.Cut)
+		require.Zero(t, out.Duplicates)
+		for i := range segs {
+			segs[i].Written = out.Committed[segs[i].ID]
+		}
+	}
 	require.Equal(t, committed(segs...), out.Committed)
-	require.Equal(t, int64(16), out.RowsWritten)
 	requireExactly(t, l, segs...)
 	raw, err := l.open(t.Context(), table.Identifier{"siglake", "events"})
 	require.NoError(t, err)
@@ -309,7 +319,7 @@ func TestCommit_in_part(t *testing.T) {
 	t.Parallel()
 	f := &faultyCatalog{}
 	h := faults(f)
-	h.limits = limits{partitions: 2, attempts: 2}
+	h.limits = limits{partitions: 2, scattered: 2, attempts: 2}
 	l := lakeAt(t, t.TempDir(), h)
 	tbl := events(t, l)
 	var rows []record
@@ -319,15 +329,48 @@ func TestCommit_in_part(t *testing.T) {
 	seg := segment(t, testID(t, time.Now(), 1), rows)
 	f.answers = []answer{nil, lost, lost}
 	out, err := tbl.Commit(t.Context(), []Segment{seg})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{seg.ID: 2}, out.Committed)
+	require.True(t, out.Cut)
+	out, err = tbl.Commit(t.Context(), []Segment{seg})
 	require.ErrorIs(t, err, errInjected)
 	require.Equal(t, map[string]int64{seg.ID: 2}, out.Committed)
-	require.Equal(t, int64(2), out.RowsWritten)
-	out, err = tbl.Commit(t.Context(), []Segment{seg})
-	require.NoError(t, err)
-	require.Equal(t, committed(seg), out.Committed)
-	require.Equal(t, int64(4), out.RowsWritten)
 	require.Equal(t, int64(2), out.Duplicates)
+	for _, want := range []int64{4, 6} {
+		out, err = tbl.Commit(t.Context(), []Segment{seg})
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{seg.ID: want}, out.Committed)
+	}
 	requireExactly(t, l, seg)
+}
+
+// Rows of random days: while a file would have few of them, more partitions in a transaction are fewer files in all.
+func TestCommit_scattered_rows_share_files(t *testing.T) {
+	t.Parallel()
+	l := lakeAt(t, t.TempDir(), hooks{limits: limits{partitions: 4, scattered: 10, fileRows: 3}})
+	tbl := events(t, l)
+	of := func(n uint64, days ...int) Segment {
+		var rows []record
+		for _, d := range days {
+			rows = append(rows, record{at: day0.Add(time.Duration(d) * 24 * time.Hour), body: "x"})
+		}
+		return segment(t, testID(t, time.Now(), n), rows)
+	}
+	for _, tc := range []struct {
+		name  string
+		days  []int
+		files int64
+		cut   bool
+	}{
+		{"eight_days_a_row_each", []int{0, 1, 2, 3, 4, 5, 6, 7}, 8, false},
+		{"as_many_rows_as_four_files_are_to_have", []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4}, 4, true},
+		{"more_days_than_any_transaction_takes", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 10, true},
+	} {
+		out, err := tbl.Commit(t.Context(), []Segment{of(uint64(len(tc.days)), tc.days...)})
+		require.NoError(t, err, tc.name)
+		require.Equal(t, tc.files, out.FilesWritten, tc.name)
+		require.Equal(t, tc.cut, out.Cut, tc.name)
+	}
 }
 
 // More segments than the proof of one commit may hold are several transactions.

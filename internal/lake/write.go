@@ -23,6 +23,7 @@ import (
 type written struct {
 	commitID string
 	parts    []part
+	cut      bool // rows behind the parts are left for another transaction: the bound on partitions
 	columns  *arrow.Schema
 	files    []iceberg.DataFile
 	rows     int64
@@ -78,7 +79,7 @@ type writer struct {
 //	durable  on return: each file, its name and its directories
 //	ctx      ends it between two chunks of rows
 func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts []part) (_ *written, err error) {
-	set, taken, err := collect(parts, l.limits.partitions)
+	set, taken, cut, err := collect(parts, l.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (l *Lake) write(ctx context.Context, s otelarrow.Signal, tg target, parts [
 	w := &writer{
 		io: l.io, limits: l.limits, turns: l.encoding, signal: s, target: tg, set: set,
 		columns: newParquetColumns(tg.columns),
-		out:     &written{commitID: id.String(), parts: taken, columns: tg.columns, rows: int64(len(set.keys)), began: time.Now().Round(0)},
+		out:     &written{commitID: id.String(), parts: taken, cut: cut, columns: tg.columns, rows: int64(len(set.keys)), began: time.Now().Round(0)},
 	}
 	defer func() {
 		if err != nil {
