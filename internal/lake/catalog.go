@@ -42,8 +42,9 @@ type Lake struct {
 	encoding chan *arena  // goroutines that turn rows into Parquet at one time: one holds an arena
 	busy     atomic.Int32 // commits of rows that are at work: compaction waits for them
 
-	mu     sync.Mutex
-	tables map[string]*Table // by identifier and uuid: commits to one table must meet in one Table
+	mu       sync.Mutex
+	expected map[string]head   // of tables, by the same key
+	tables   map[string]*Table // by identifier and uuid: commits to one table must meet in one Table
 }
 
 // Open opens the lake, and makes catalog and warehouse when they are missing and opt is not ReadOnly. The database of a
@@ -107,8 +108,8 @@ func newLake(opt Options, h hooks) *Lake {
 		wait:     h.wait,
 		limits:   h.limits.orDefault(),
 		log:      opt.Logger,
-		tables:   map[string]*Table{},
-		io:       newStores(opt.S3, h.limits.orDefault().storePatience),
+		tables:   map[string]*Table{}, expected: map[string]head{},
+		io: newStores(opt.S3, h.limits.orDefault().storePatience),
 		// All cores but one: who encodes holds one for long, and the requests of this process must not wait for it.
 		encoding: arenas(max(1, runtime.GOMAXPROCS(0)-1)),
 	}

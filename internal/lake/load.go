@@ -45,7 +45,9 @@ func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, err
 // whole. A state it returns was seen: an older one will be refused from now on.
 func (t *Table) load(ctx context.Context) (state, error) {
 	// Asked before the catalog is: a commit of this process may land in between, and is no step back.
-	sequence, metadata := t.Head()
+	t.mu.Lock()
+	before, expected := t.head, t.expected
+	t.mu.Unlock()
 	tbl, err := t.lake.open(ctx, t.id)
 	if err != nil {
 		return state{}, err
@@ -54,8 +56,11 @@ func (t *Table) load(ctx context.Context) (state, error) {
 	if have := meta.TableUUID(); have != t.uuid {
 		return state{}, &IncarnationError{Table: t.Name(), Want: t.uuid, Have: have}
 	}
-	if err := t.checkHead(tbl, head{sequence, metadata}); err != nil {
-		return state{}, err
+	// What was expected is asked for, too: others may have committed so much to a restored catalog that it looks newer.
+	for _, seen := range []head{before, expected} {
+		if err := t.checkHead(tbl, seen); err != nil {
+			return state{}, err
+		}
 	}
 	p, err := readProof(meta, t.lake.now())
 	if err != nil {

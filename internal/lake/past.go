@@ -209,7 +209,8 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 	from, known := metadataVersion(p.Have.Metadata)
 	var out []*table.Table
 	for _, f := range files {
-		if v, ok := metadataVersion(f); f == p.Have.Metadata || !ok && f != p.Seen.Metadata || known && ok && v <= from {
+		v, ok := metadataVersion(f)
+		if later := ok && (!known || v > from); f == p.Have.Metadata || !later && f != p.Seen.Metadata {
 			continue
 		}
 		tbl, err := p.lake.stored(ctx, p.id, f)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,7 @@ func newRESTServer(tb testing.TB) *restServer {
 		"GET /v1/namespaces/{ns}/tables":            s.listTables,
 		"GET /v1/namespaces/{ns}/tables/{table}":    s.load,
 		"POST /v1/namespaces/{ns}/tables":           s.create,
+		"POST /v1/namespaces/{ns}/register":         s.register,
 		"POST /v1/namespaces/{ns}/tables/{table}":   s.commit,
 		"DELETE /v1/namespaces/{ns}/tables/{table}": s.drop,
 		"DELETE /v1/namespaces/{ns}":                s.dropSpace,
@@ -169,6 +171,34 @@ func (s *restServer) create(r *http.Request) (int, any) {
 	t := restTable{metadataName(in.Location, 0), meta}
 	s.tables[id] = t
 	return 200, t.answer()
+}
+
+func (s *restServer) register(r *http.Request) (int, any) {
+	var in struct {
+		Name     string
+		Location string `json:"metadata-location"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		return 400, err.Error()
+	}
+	id := r.PathValue("ns") + "." + in.Name
+	if _, ok := s.tables[id]; ok {
+		return 409, "table exists"
+	}
+	path, err := localPath(in.Location)
+	if err != nil {
+		return 400, err.Error()
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 400, err.Error()
+	}
+	meta, err := table.ParseMetadataBytes(raw)
+	if err != nil {
+		return 400, err.Error()
+	}
+	s.tables[id] = restTable{in.Location, meta}
+	return 200, s.tables[id].answer()
 }
 
 func (s *restServer) commit(r *http.Request) (int, any) {

@@ -67,8 +67,9 @@ type Table struct {
 	// turn holds one token: who has it may commit.
 	turn chan struct{}
 
-	mu   sync.Mutex
-	head head
+	mu       sync.Mutex
+	head     head
+	expected head // by whoever kept it outside the catalog; zero: nothing is known
 }
 
 // head is the newest state of a table that was seen.
@@ -99,6 +100,24 @@ func (t *Table) InPlace() error { return t.lake.stillThere() }
 // Commit and Lookup return a GoneBackError.
 func (t *Table) Expect(sequence int64, metadata string) {
 	t.see(head{sequence, metadata})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expected = head{sequence, metadata}
+}
+
+// Expect is Table.Expect for a table that may not be open yet, so that maintenance, too, leaves it as it is.
+func (l *Lake) Expect(tenant, index string, seen Seen) {
+	key := tableKey(table.Identifier{NamespaceOf(tenant), index}, seen.Table)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expected[key] = head{seen.Sequence, seen.Metadata}
+	if t := l.tables[key]; t != nil {
+		t.Expect(seen.Sequence, seen.Metadata)
+	}
+}
+
+func tableKey(id table.Identifier, of uuid.UUID) string {
+	return strings.Join(id, "\x00") + "\x00" + of.String()
 }
 
 func (t *Table) see(h head) {
@@ -252,13 +271,16 @@ func (l *Lake) createNamespace(ctx context.Context, ns table.Identifier) error {
 // shared returns the one Table of this process for an incarnation.
 func (l *Lake) shared(id table.Identifier, s otelarrow.Signal, loaded *table.Table) *Table {
 	meta := loaded.Metadata()
-	key := strings.Join(id, "\x00") + "\x00" + meta.TableUUID().String()
+	key := tableKey(id, meta.TableUUID())
 	l.mu.Lock()
 	t := l.tables[key]
 	if t == nil {
 		t = &Table{lake: l, id: id, signal: s, uuid: meta.TableUUID(), turn: make(chan struct{}, 1)}
 		t.turn <- struct{}{}
 		l.tables[key] = t
+		if seen, ok := l.expected[key]; ok {
+			t.Expect(seen.sequence, seen.metadata)
+		}
 	}
 	l.mu.Unlock()
 	t.see(headOf(loaded))
