@@ -105,9 +105,8 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 	}
 	done, err := drain.RepairCatalog(ctx, opt)
 	out.add(done)
-	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
-		return fmt.Errorf("a drain runs, and beside it nothing can be moved back: %s is held by %s; stop that process, run this again, start it again",
-			locked.Name, locked.Holder)
+	if _, ok := errors.AsType[*vfs.LockedError](err); ok {
+		return explainLock(err)
 	}
 	if err != nil && len(done) == 0 {
 		return err

@@ -31,7 +31,7 @@ written again; running it twice is safe.
 
 It refuses when a drain runs on the same WAL root (the collector's lakecompactor extension): that one does the same
 by itself. And it refuses to make DIR/catalog.db for segments that name a table: their catalog is elsewhere, or lost,
-and under a new one they would be set aside as stale. Name it with --catalog. Segments that are still open (active/) are not taken; the collector seals them when they
+and under a new one they would be set aside as stale (siglake stale --help). Name it with --catalog. Segments that are still open (active/) are not taken; the collector seals them when they
 are full or old enough.`,
 		Example: "  siglake drain --once --data /var/lib/siglakecol",
 		Args:    args(0, 0, "no arguments"),
@@ -94,7 +94,7 @@ func (a *app) haveCatalog(ctx context.Context) error {
 			if l.Table != "" {
 				return usageError("drain: there is no catalog at %s, and segments of lane %s name a table (%s) that only its own catalog has: "+
 					"name that with --catalog or SIGLAKE_CATALOG; if it is lost for good, --catalog sqlite://%s makes a new one, "+
-					"and sets these segments aside in stale/", path, l.Lane, l.Table, path)
+					"and sets these segments aside in stale/, from where siglake stale requeue brings them into the new table", path, l.Lane, l.Table, path)
 			}
 		}
 	}

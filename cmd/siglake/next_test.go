@@ -35,8 +35,8 @@ func TestNext_carries_the_places(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"siglake wal-requeue --all --dry-run --lane default/events --data " + quoted,
-		"siglake wal ls --state stale --lane default/events --data " + quoted,
-		"siglake drain --once --data " + quoted,
+		"siglake stale list --lane default/events --data " + quoted,
+		"siglake orphans compare --all --lane default/events --data " + quoted,
 		"siglake drain --once --data " + quoted,
 	}, printed("--data", dir))
 	plain := t.TempDir()

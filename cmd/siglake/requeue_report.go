@@ -12,11 +12,13 @@ import (
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
-// requeueReport is the report of wal-requeue.
+// requeueReport is the report of the commands that put segments back into sealed/.
 type requeueReport struct {
 	DryRun    bool              `json:"dry_run"`
 	Segments  []requeuedSegment `json:"segments"`
-	Elsewhere []elsewhere       `json:"elsewhere"` // named, and not in poison/: nothing to do
+	Elsewhere []elsewhere       `json:"elsewhere"` // named, and not where the command looks: nothing to do
+
+	from segment.State
 }
 
 type requeuedSegment struct {
@@ -37,12 +39,6 @@ type requeuedSegment struct {
 	Next         string `json:"next,omitempty"`     // refused: what to do
 }
 
-type elsewhere struct {
-	ID    string `json:"id"`
-	Path  string `json:"path"`
-	State string `json:"state"`
-}
-
 func (r *requeueReport) add(done []drain.Requeue) {
 	for _, d := range done {
 		s := requeuedSegment{
@@ -53,15 +49,21 @@ func (r *requeueReport) add(done []drain.Requeue) {
 			s.Error = d.Err.Error()
 		}
 		if d.Fate == drain.Refused {
-			s.Next = nextOf(d, &s)
+			s.Next = nextOf(d, &s, r.from)
 		}
 		r.Segments = append(r.Segments, s)
 	}
 }
 
 // nextOf says what to do about a segment that is refused.
-func nextOf(d drain.Requeue, s *requeuedSegment) string {
+func nextOf(d drain.Requeue, s *requeuedSegment, from segment.State) string {
 	switch {
+	case errors.Is(d.Err, drain.ErrOtherTable):
+		return "name the table of " + d.Lane
+	case errors.Is(d.Err, drain.ErrDamaged) && from == segment.Orphans:
+		return "the next drain sets it aside in poison/; then see siglake wal-requeue --help"
+	case errors.Is(d.Err, drain.ErrDamaged) && from == segment.Stale:
+		return "look for a whole copy (the mirror, a backup), and put it in its place"
 	case errors.Is(d.Err, drain.ErrOtherCopy):
 		return "decide which of them is the segment and move the others out of the log"
 	case errors.Is(d.Err, segment.ErrKept):
@@ -97,7 +99,7 @@ func (r *requeueReport) verdict() error {
 	}
 	var parts []string
 	if refused > 0 {
-		parts = append(parts, plural(refused, "segment", "segments")+" refused and left in poison/")
+		parts = append(parts, fmt.Sprintf("%s refused and left in %s/", plural(refused, "segment", "segments"), r.from))
 	}
 	if short > 0 {
 		parts = append(parts, plural(short, "segment", "segments")+" brought back in part")
@@ -117,7 +119,7 @@ func (r *requeueReport) write(w io.Writer) error {
 		fmt.Fprintf(&b, "%-9s %s: it is in %s/, nothing to do\n", "elsewhere", e.Path, e.State)
 	}
 	if len(r.Segments) == 0 && len(r.Elsewhere) == 0 {
-		b.WriteString("No segments in poison/.\n")
+		fmt.Fprintf(&b, "No segments in %s/.\n", r.from)
 	}
 	requeued, rows := r.count(drain.Requeued)
 	salvaged, some := r.count(drain.Salvaged)
@@ -126,8 +128,11 @@ func (r *requeueReport) write(w io.Writer) error {
 		if r.DryRun {
 			verb = "would go back to sealed/; nothing was changed"
 		}
-		fmt.Fprintf(&b, "%s whole, %s in part, %s rows %s\n", plural(requeued, "segment", "segments"), humanCount(int64(salvaged)),
-			humanCount(rows+some), verb)
+		parts := ", "
+		if r.from == segment.Poison {
+			parts = fmt.Sprintf(" whole, %s in part, ", humanCount(int64(salvaged)))
+		}
+		fmt.Fprintf(&b, "%s%s%s rows %s\n", plural(requeued, "segment", "segments"), parts, humanCount(rows+some), verb)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -95,7 +95,7 @@ func newRoot(a *app) *cobra.Command {
 	for _, name := range []string{"data", "wal", "warehouse"} {
 		a.define(root.MarkPersistentFlagDirname(name))
 	}
-	root.AddCommand(newStatus(a), newWAL(a), newWALRecover(a), newWALRequeue(a), newCatalogRepair(a), newTables(a), newGCOrphans(a), newDrain(a), newSQL(a), newDoctor(a))
+	root.AddCommand(newStatus(a), newWAL(a), newWALRecover(a), newWALRequeue(a), newOrphans(a), newStale(a), newCatalogRepair(a), newTables(a), newGCOrphans(a), newDrain(a), newSQL(a), newDoctor(a))
 	return root
 }
 

@@ -322,11 +322,11 @@ func (a *app) advise(rep *statusReport) []advice {
 				plural(l.Originals, "original of a salvaged segment", "originals of salvaged segments"), l.key())
 		}
 		if l.Stale > 0 {
-			add(a.next("wal", "ls", "--state", "stale", "--lane", l.key()),
+			add(a.next("stale", "list", "--lane", l.key()),
 				"%s of %s written for another incarnation of the table; %s kept and not drained", plural(l.Stale, "segment", "segments"), l.key(), agree(l.Stale, "it is", "they are"))
 		}
 		if l.Orphans > 0 {
-			add(a.next("drain", "--once"),
+			add(a.next("orphans", "compare", "--all", "--lane", l.key()),
 				"%s of %s held until the table can say whether it has %s rows", plural(l.Orphans, "segment", "segments"), l.key(), agree(l.Orphans, "its", "their"))
 		}
 		if l.OldestSeconds != nil && time.Duration(*l.OldestSeconds)*time.Second > lateAge && l.Sealed+l.Processing > 0 {

@@ -3,25 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs"
 )
-
-// requeueFlags are those of wal-requeue.
-type requeueFlags struct {
-	all, salvage, dryRun bool
-	lane                 string
-}
 
 const walRequeueLong = `Put segments that were set aside in poison/ back into sealed/, so that the drain takes them again.
 
@@ -46,7 +34,8 @@ Exit codes:
   3  some segments are refused, or were brought back in part; they are named, with what is missing`
 
 func newWALRequeue(a *app) *cobra.Command {
-	var f requeueFlags
+	c := choice{command: "wal-requeue", from: segment.Poison}
+	var salvage bool
 	cmd := &cobra.Command{
 		Use:   "wal-requeue {SEGMENT... | --all}",
 		Short: "Put segments that were set aside as unreadable back, whole or what is sound of them",
@@ -56,41 +45,32 @@ func newWALRequeue(a *app) *cobra.Command {
   siglake wal-requeue --all --lane default/events --salvage`,
 		Args: args(0, -1, "segments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.walRequeue(cmd.Context(), cmd.OutOrStdout(), args, f)
+			return a.requeue(cmd.Context(), cmd.OutOrStdout(), c, args, drain.RequeueOptions{Salvage: salvage})
 		},
 	}
-	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "every segment in poison/")
-	fl.StringVar(&f.lane, "lane", "", "with --all: only of this lane, as tenant/index")
-	fl.BoolVar(&f.salvage, "salvage", false, "of a damaged segment bring back the whole batches before the damage")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, change nothing")
+	c.flags(cmd)
+	c.dryRunFlag(cmd)
+	cmd.Flags().BoolVar(&salvage, "salvage", false, "of a damaged segment bring back the whole batches before the damage")
 	a.outputFlag(cmd, "text", "json")
 	return cmd
 }
 
-func (a *app) walRequeue(ctx context.Context, w io.Writer, args []string, f requeueFlags) error {
-	if f.all == (len(args) > 0) {
-		return usageError("wal-requeue: name segments, or give --all for every one in poison/ (%s)", a.next("wal", "ls", "--state", "poison"))
-	}
-	if f.lane != "" && !f.all {
-		return usageError("wal-requeue: --lane goes with --all")
-	}
-	root, err := a.openRoot()
+// requeue puts the chosen segments back, with what opt says beside that, and reports. What was done stands in the report,
+// also beside an error.
+func (a *app) requeue(ctx context.Context, w io.Writer, c choice, args []string, opt drain.RequeueOptions) error {
+	ch, err := a.choose(c, args)
 	if err != nil {
 		return err
 	}
-	out := requeueReport{DryRun: f.dryRun, Segments: []requeuedSegment{}, Elsewhere: []elsewhere{}}
-	ids, err := resolveRequeue(root, args, &out)
-	if err != nil {
-		return err
-	}
-	if f.lane != "" {
-		if _, _, err := (filter{lane: f.lane}).lanes(root); err != nil {
-			return err
-		}
-	}
-	if f.all || len(ids) > 0 {
-		err = a.requeue(ctx, ids, f, &out)
+	out := requeueReport{DryRun: c.dryRun, Segments: []requeuedSegment{}, Elsewhere: ch.other, from: c.from}
+	if !ch.none(c) {
+		var wipe func()
+		opt.Selection, wipe = a.options(c, ch.ids)
+		var done []drain.Requeue
+		done, err = drain.RequeueSegments(ctx, opt)
+		wipe()
+		out.add(done)
+		err = explainLock(err)
 	}
 	if err != nil && len(out.Segments) == 0 {
 		return err
@@ -104,69 +84,4 @@ func (a *app) walRequeue(ctx context.Context, w io.Writer, args []string, f requ
 		return err
 	}
 	return out.verdict()
-}
-
-// requeue does the work. What was done stands in the report, also beside an error.
-func (a *app) requeue(ctx context.Context, ids []segment.ID, f requeueFlags, out *requeueReport) error {
-	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
-	bar := progress{w: a.stderr, on: a.terminal, now: a.now, text: "read %d of %d segments, %s"}
-	done, err := drain.RequeuePoison(ctx, drain.RequeueOptions{
-		FS: a.fs, WAL: a.walDir(), Logger: a.logger(), Now: a.now, Lane: f.lane, IDs: ids, Salvage: f.salvage, DryRun: f.dryRun,
-		Holder: fmt.Sprintf("siglake wal-requeue, pid %d on %s", os.Getpid(), host),
-		Progress: func(done, of int, size int64) {
-			bar.total = of
-			bar.draw(done, size)
-		},
-	})
-	bar.clear()
-	out.add(done)
-	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
-		return fmt.Errorf("a drain runs, and beside it nothing can be moved back: %s is held by %s; stop that process, run this again, start it again",
-			locked.Name, locked.Holder)
-	}
-	return err
-}
-
-// resolveRequeue turns arguments into ids, and notes those that are in no need of a move.
-func resolveRequeue(root *segment.Root, args []string, out *requeueReport) ([]segment.ID, error) {
-	var ids []segment.ID
-	for _, arg := range args {
-		p, err := resolvePoisoned(root, arg)
-		switch {
-		case err != nil:
-			return nil, err
-		case p.state == segment.Stale:
-			return nil, usageError("segment %s is in stale/ and not in poison/: it was written for another incarnation of its table", p.entry.ID)
-		case p.state != segment.Poison:
-			out.Elsewhere = append(out.Elsewhere, elsewhere{p.entry.ID.String(), p.path(), string(p.state)})
-		case !slices.Contains(ids, p.entry.ID):
-			ids = append(ids, p.entry.ID)
-		}
-	}
-	return ids, nil
-}
-
-// resolvePoisoned finds the segment of an argument: in poison/, else where it is.
-func resolvePoisoned(root *segment.Root, arg string) (place, error) {
-	name, _, _ := strings.Cut(filepath.Base(arg), ".arrow") // a further copy is ID.arrow.2
-	id, err := segment.ParseID(name)
-	if err != nil {
-		return place{}, usageError("%q is no segment id", arg)
-	}
-	lanes, _, err := root.Lanes()
-	if err != nil {
-		return place{}, err
-	}
-	for _, lane := range lanes {
-		entries, _, err := lane.List(segment.Poison)
-		if err != nil {
-			return place{}, err
-		}
-		for _, e := range entries {
-			if e.ID == id {
-				return place{lane, segment.Poison, e}, nil
-			}
-		}
-	}
-	return resolveSegment(root, name)
 }

@@ -70,7 +70,7 @@ func (l *lane) checkHead(t Table) error {
 // stands, so that a crash repeats it. Durable when it returns; idempotent.
 func (l *lane) bind(t Table, owner uuid.UUID) error {
 	if owner != uuid.Nil {
-		l.log.Warn("lane is bound to another table now; segments of the old one go to stale",
+		l.log.Warn("lane is bound to another table now; segments of the old one go to stale, and siglake stale says how they come back",
 			zap.Stringer("old", owner), zap.Stringer("table", t.UUID()))
 		for _, st := range []segment.State{segment.Sealed, segment.Orphans, segment.Committed} {
 			if err := l.turnAwayUnstamped(st, owner); err != nil {

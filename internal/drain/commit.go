@@ -10,6 +10,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // commit brings the rows of one group into the table and marks what is there whole. What is not goes back to
@@ -124,18 +125,18 @@ func (l *lane) settle(t Table, whole []item) error {
 
 // touch sets the modification time to now: the mark from which retention counts.
 func (l *lane) touch(st segment.State, name string) error {
-	f, err := l.d.opt.FS.OpenRW(l.dir.Path(st, name))
+	return touch(l.d.opt.FS, l.dir.Path(st, name), l.d.opt.Now())
+}
+
+func touch(fsys vfs.FS, name string, now time.Time) error {
+	f, err := fsys.OpenRW(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // taken by an operator; the move will not find it either
 	}
 	if err != nil {
 		return fmt.Errorf("open %s to mark it: %w", name, err)
 	}
-	err = f.Touch(l.d.opt.Now())
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := errors.Join(f.Touch(now), f.Close()); err != nil {
 		return fmt.Errorf("mark %s: %w", name, err)
 	}
 	return nil

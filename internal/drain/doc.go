@@ -16,7 +16,8 @@
 // whose rows it has. Which of the two, the next start asks the table: processing → orphans, then → committed
 // or → sealed. Nobody guesses: what cannot be asked is held and reported.
 //
-// RequeuePoison is an operator's way back from poison/ to sealed/; it holds the lock in the drain's place.
+// RequeueSegments and DisposeOrphans are what an operator does about what is set aside, and CompareOrphans what the
+// operator goes by; they hold the lock in the drain's place.
 //
 // Memory: the segments in flight hold at most MaxBytesInFlight bytes of files (one larger segment is taken
 // alone). With what decoding, sorting and the Parquet writer need, and garbage at GOGC=100, the heap stays below

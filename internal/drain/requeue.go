@@ -7,35 +7,28 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
+	"github.com/google/uuid"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// RequeueOptions say what goes back from poison/ to sealed/.
+// RequeueOptions say what goes back to sealed/, and how.
 type RequeueOptions struct {
-	FS     vfs.FS
-	WAL    string // root directory of the write-ahead log
-	Holder string // text in drain.lock for whoever is refused meanwhile
-	Logger *zap.Logger
-	Now    func() time.Time
+	Selection
 
-	Lane    string       // tenant/index; empty: all
-	IDs     []segment.ID // empty: all
-	Salvage bool         // of a damaged segment take the whole leading batches
-	DryRun  bool         // read everything, change nothing, take no lock
-	// Progress is called before each segment.
-	Progress func(done, of int, size int64)
+	Salvage bool // of a damaged segment in poison/ take the whole leading batches
+	// Into is the table that segments of stale/ are brought into. Tables lists those of the catalog.
+	Into   uuid.UUID
+	Tables func(context.Context) ([]lake.TableInfo, error)
 }
 
-// Fate is what became of a segment in poison/.
+// Fate is what became of a segment.
 type Fate string
 
 // The fates.
@@ -50,6 +43,8 @@ const (
 var (
 	// ErrOtherCopy says that the id has another name in the lane. Which of them the drain should take nobody has decided.
 	ErrOtherCopy = errors.New("another copy of the segment")
+	// ErrOtherTable says that a segment of stale/ is of a lane whose table is not the one it is to be brought into.
+	ErrOtherTable = errors.New("the table is another lane's")
 	// ErrDamaged says that it does not read well and salvage was not asked for.
 	ErrDamaged = errors.New("damaged")
 )
@@ -76,124 +71,58 @@ type Requeue struct {
 	Err error // refused: why; salvaged: what ends the sound beginning, nil when only the header is wrong
 }
 
-// RequeuePoison puts segments from poison/ back into sealed/, for the next drain to commit. One that reads well goes as it
-// is: what was wrong has gone, or another version reads it. Of a damaged one, with Salvage, the whole leading batches
-// become the segment of that id and the original stays in poison/ under a name that is no copy. Rows keep their
-// positions, and the next drain looks up what the table has of them, so rows that were committed before are not doubled.
+// RequeueSegments puts segments back into sealed/, for the next drain to commit. Each is read whole first, as the drain
+// reads it, and one that has another name in its lane is refused.
 //
-// It holds drain.lock, because a Move back beside a drain can lose a segment (ADR 0004). A writer may run.
+//	poison/   one that reads well goes as it is: what was wrong has gone, or another version reads it. Of a damaged one,
+//	          with Salvage, the whole leading batches become the segment of that id and the original stays in poison/
+//	          under a name that is no copy
+//	orphans/  as it is
+//	stale/    stamped with Into, of the lane whose table that is, and the decision is recorded. Nothing else ever brings
+//	          a segment into another incarnation of a table
 //
-//	return  one for each segment found, also beside an error; ids that have no name in poison/ are left out
-//	errors  *vfs.LockedError while a drain runs; segment.ErrNotRoot; trouble with the directory, which ends it
+// Rows keep their positions, and the next drain looks up what the table has of them, so rows that were committed before
+// are not doubled. It holds drain.lock. A writer may run.
+//
+//	return  one for each segment found, also beside an error; ids that have no name in From are left out
+//	errors  *vfs.LockedError while a drain runs; segment.ErrNotRoot; ErrNoSuchTable; trouble with the directory or the
+//	        catalog, which ends it
 //	ctx     ends it between two segments
 //
 // Durable, segment by segment, when it returns. Idempotent: a second call finds nothing to do; after a crash the next call,
 // or the next drain, finishes or undoes what was cut. Holds LAKE-1, LOUD-1, ONE-1.
-func RequeuePoison(ctx context.Context, opt RequeueOptions) (done []Requeue, err error) {
-	if opt.Progress == nil {
-		opt.Progress = func(int, int, int64) {}
-	}
-	root, err := segment.Open(opt.FS, opt.WAL)
-	if err != nil {
-		return nil, fmt.Errorf("open write-ahead log: %w", err)
-	}
-	if !opt.DryRun {
-		lock, err := opt.FS.Lock(filepath.Join(opt.WAL, segment.DrainLockName), opt.Holder)
-		if err != nil {
-			return nil, fmt.Errorf("lock the root: %w", err)
-		}
-		defer func() { err = errors.Join(err, lock.Close()) }()
-	}
+func RequeueSegments(ctx context.Context, opt RequeueOptions) (done []Requeue, err error) {
 	r := requeuer{RequeueOptions: opt}
-	found, err := r.find(root)
+	if opt.From == segment.Stale {
+		if r.table, err = tableWith(ctx, opt.Tables, opt.Into); err != nil {
+			return nil, err
+		}
+	}
+	found, unlock, err := opt.open()
 	if err != nil {
 		return nil, err
 	}
-	var size int64
-	for i, p := range found {
-		if err := ctx.Err(); err != nil {
-			return done, err
-		}
-		opt.Progress(i, len(found), size)
+	defer func() { err = errors.Join(err, unlock()) }()
+	if opt.From == segment.Stale && len(opt.IDs) == 0 {
+		found = slices.DeleteFunc(found, func(p aside) bool { return !r.takes(p.lane) })
+	}
+	return done, opt.each(ctx, found, func(p aside) (int64, error) {
 		out, err := r.one(p)
-		if err != nil {
-			return done, fmt.Errorf("requeue %s: %w", p.path(), err)
+		if err == nil {
+			done = append(done, out)
 		}
-		done = append(done, out)
-		size += out.Bytes
-	}
-	return done, nil
+		return out.Bytes, err
+	})
 }
 
-type requeuer struct{ RequeueOptions }
-
-// poisoned is a name in poison/.
-type poisoned struct {
-	lane   segment.Lane
-	entry  segment.Entry
-	copies []string // all names of the id, as state/name
-}
-
-func (p poisoned) path() string { return p.lane.Path(segment.Poison, p.entry.Name) }
-
-// find lists what is asked for.
-func (r requeuer) find(root *segment.Root) ([]poisoned, error) {
-	lanes, _, err := root.Lanes()
-	if err != nil {
-		return nil, err
-	}
-	var found []poisoned
-	for _, l := range lanes {
-		if r.Lane != "" && r.Lane != l.Key() {
-			continue
-		}
-		in, err := r.inLane(l)
-		if err != nil {
-			return nil, fmt.Errorf("look into lane %s: %w", l.Key(), err)
-		}
-		found = append(found, in...)
-	}
-	return found, nil
-}
-
-func (r requeuer) inLane(l segment.Lane) ([]poisoned, error) {
-	entries, _, err := l.List(segment.Poison)
-	if err != nil || len(entries) == 0 {
-		return nil, err
-	}
-	if !r.DryRun {
-		// As a drain does at its start, so that what an earlier call left half done is not in the way.
-		if err := l.Prepare(); err != nil {
-			return nil, err
-		}
-		resolved, err := l.Resolve(segment.ByDrain)
-		tellResolved(r.Logger.With(zap.String("lane", l.Key())), resolved)
-		if err != nil {
-			return nil, err
-		}
-		if entries, _, err = l.List(segment.Poison); err != nil {
-			return nil, err
-		}
-	}
-	copies, err := l.Copies()
-	if err != nil {
-		return nil, err
-	}
-	var found []poisoned
-	for _, e := range entries {
-		if len(r.IDs) == 0 || slices.Contains(r.IDs, e.ID) {
-			found = append(found, poisoned{l, e, copies[e.ID]})
-		}
-	}
-	return found, nil
+type requeuer struct {
+	RequeueOptions
+	table lake.TableInfo // Into
 }
 
 // one decides about one segment. The error is for trouble that is not the segment's own.
-func (r requeuer) one(p poisoned) (Requeue, error) {
-	out := Requeue{Lane: p.lane.Key(), Path: p.path(), ID: p.entry.ID, Fate: Refused, Note: "no note"}
-	if note, err := p.lane.ReadNote(p.entry.Name); err == nil {
-		out.Note = note.Reason
-	}
+func (r requeuer) one(p aside) (Requeue, error) {
+	out := Requeue{Lane: p.lane.Key(), Path: p.path(), ID: p.entry.ID, Fate: Refused, Note: r.noteOf(p)}
 	f, err := r.FS.Open(out.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		out.Fate = Gone
@@ -212,12 +141,16 @@ func (r requeuer) one(p poisoned) (Requeue, error) {
 		out.Err = fmt.Errorf("%w: %s", ErrOtherCopy, strings.Join(p.copies, ", "))
 		return out, nil
 	}
+	if r.From == segment.Stale && !r.takes(p.lane) {
+		out.Err = fmt.Errorf("%w: %s is table %s.%s", ErrOtherTable, r.Into, r.table.Namespace, r.table.Name)
+		return out, nil
+	}
 	seg, _, err := decode(f, info.Size, p.entry.ID)
 	switch {
 	case err == nil:
 		out.Rows, out.Batches = seg.Rows, len(seg.Batches)
 		seg.Release()
-		return out, r.requeue(p, &out)
+		return out, r.requeue(p, f, &out)
 	case newer(err):
 		out.Err = err
 		return out, nil
@@ -227,20 +160,37 @@ func (r requeuer) one(p poisoned) (Requeue, error) {
 	return out, r.damaged(p, f, err, &out)
 }
 
-func (r requeuer) requeue(p poisoned, out *Requeue) error {
+func (r requeuer) requeue(p aside, f io.ReaderAt, out *Requeue) error {
 	out.Fate = Requeued
 	if r.DryRun {
 		return nil
 	}
-	moved, err := p.lane.Requeue(p.entry.Name)
+	moved, err := r.back(p, f, out.Bytes)
 	if err == nil && !moved {
 		out.Fate = Gone
 	}
 	return err
 }
 
+// back is the Move, by where the segment comes from.
+func (r requeuer) back(p aside, f io.ReaderAt, size int64) (bool, error) {
+	switch p.state {
+	case segment.Poison:
+		return p.lane.Requeue(p.entry.Name)
+	case segment.Stale:
+		return r.stamp(p, f, size)
+	default:
+		moved, err := p.lane.Move(p.state, segment.Sealed, []string{p.entry.Name})
+		return len(moved) > 0, err
+	}
+}
+
 // damaged salvages what there is of a segment, if it is asked to.
-func (r requeuer) damaged(p poisoned, f io.ReaderAt, cause error, out *Requeue) error {
+func (r requeuer) damaged(p aside, f io.ReaderAt, cause error, out *Requeue) error {
+	if p.state != segment.Poison { // the rules for what is unreadable are those of sealed/ and of poison/
+		out.Err = fmt.Errorf("%w: %w", ErrDamaged, cause)
+		return nil
+	}
 	s, err := salvage(f, out.Bytes, out.ID)
 	if err != nil {
 		out.Err = err

@@ -51,8 +51,11 @@ func (w *world) sealBytes(st segment.State, file []byte, rows int) segment.ID {
 }
 
 func (w *world) requeue(opt RequeueOptions) ([]Requeue, error) {
+	if opt.From == "" {
+		opt.From = segment.Poison
+	}
 	opt.FS, opt.WAL, opt.Holder, opt.Logger, opt.Now = w.fs, w.dir, "test", w.opt.Logger, time.Now
-	return RequeuePoison(w.t.Context(), opt)
+	return RequeueSegments(w.t.Context(), opt)
 }
 
 // requeued is requeue that must not fail, and what became of each.
@@ -72,7 +75,7 @@ func fates(done []Requeue) (out []Fate) {
 
 // LAKE-1, LOUD-1. A damaged segment goes to poison; it is refused as it stands; salvaged, exactly the rows before the
 // damage are committed; the original stays with a note; a second time changes nothing.
-func TestRequeuePoison_salvage(t *testing.T) {
+func TestRequeue_salvage(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.seal(spec{})
@@ -91,7 +94,7 @@ func TestRequeuePoison_salvage(t *testing.T) {
 		LostBytes: int64(len(bad) - ends[1]), LostBatches: 1, LostRows: 5,
 	}
 	for _, dry := range []bool{true, false} {
-		got := w.requeued(RequeueOptions{DryRun: dry})
+		got := w.requeued(RequeueOptions{Selection: Selection{DryRun: dry}})
 		require.Len(t, got, 1)
 		require.ErrorIs(t, got[0].Err, ErrDamaged)
 		require.ErrorIs(t, got[0].Err, frame.ErrCRC)
@@ -103,7 +106,7 @@ func TestRequeuePoison_salvage(t *testing.T) {
 
 	want.Fate, want.Kept = Salvaged, path+".salvaged"
 	for _, dry := range []bool{true, false} {
-		got := w.requeued(RequeueOptions{Salvage: true, DryRun: dry})
+		got := w.requeued(RequeueOptions{Selection: Selection{DryRun: dry}, Salvage: true})
 		require.Len(t, got, 1)
 		require.ErrorIs(t, got[0].Err, frame.ErrCRC)
 		want.Err = got[0].Err
@@ -141,7 +144,7 @@ func TestRequeuePoison_salvage(t *testing.T) {
 
 // A segment whose cause has gone goes back whole, and rows that the table has are not doubled: neither the beginning of
 // a segment that was committed in part, nor all of one that was committed and not marked.
-func TestRequeuePoison_cause_gone(t *testing.T) {
+func TestRequeue_cause_gone(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.tables.get("events").forget = true // the proof remembers nothing
@@ -165,13 +168,13 @@ func TestRequeuePoison_cause_gone(t *testing.T) {
 
 	id, _, err := segment.ParseName(names[1])
 	require.NoError(t, err)
-	got := w.requeued(RequeueOptions{IDs: []segment.ID{id}})
+	got := w.requeued(RequeueOptions{Selection: Selection{IDs: []segment.ID{id}}})
 	require.Equal(t, []Fate{Requeued}, fates(got))
 	require.EqualValues(t, 5, got[0].Rows)
 	require.Contains(t, got[0].Note, "input/output error")
 	require.Len(t, w.in("events", segment.Poison), 2, "one that is named goes alone")
-	require.Empty(t, w.requeued(RequeueOptions{Lane: "default/other"}))
-	require.Equal(t, []Fate{Requeued, Requeued}, fates(w.requeued(RequeueOptions{Lane: "default/events", Salvage: true})))
+	require.Empty(t, w.requeued(RequeueOptions{Selection: Selection{Lane: "default/other"}}))
+	require.Equal(t, []Fate{Requeued, Requeued}, fates(w.requeued(RequeueOptions{Selection: Selection{Lane: "default/events"}, Salvage: true})))
 	entries, err := w.fs.List(lane.Dir(segment.Poison))
 	require.NoError(t, err)
 	require.Empty(t, entries, "their notes are gone too")
@@ -185,7 +188,7 @@ func TestRequeuePoison_cause_gone(t *testing.T) {
 }
 
 // What is refused stays as it is, and says why.
-func TestRequeuePoison_refuses(t *testing.T) {
+func TestRequeue_refuses(t *testing.T) {
 	t.Parallel()
 	file, ends := batches(t, 3, 2)
 	bad := slices.Clone(file)
@@ -217,7 +220,7 @@ func TestRequeuePoison_refuses(t *testing.T) {
 				put(t, w.fs, lane.Path("", fmt.Sprintf(tc.other, id)), noise())
 			}
 			before := w.files()
-			for _, opt := range []RequeueOptions{{DryRun: true}, {Salvage: true, DryRun: true}, {}, {Salvage: true}} {
+			for _, opt := range []RequeueOptions{{Selection: Selection{DryRun: true}}, {Selection: Selection{DryRun: true}, Salvage: true}, {}, {Salvage: true}} {
 				got := w.requeued(opt)
 				require.NotEmpty(t, got)
 				for _, g := range got {
@@ -274,7 +277,7 @@ func (w *world) files() map[string]string {
 }
 
 // A Move back beside a drain can lose a segment (ADR 0004): while one runs, nothing is moved.
-func TestRequeuePoison_beside_a_drain(t *testing.T) {
+func TestRequeue_beside_a_drain(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	file, _ := batches(t, 3, 2)
@@ -285,12 +288,12 @@ func TestRequeuePoison_beside_a_drain(t *testing.T) {
 		_, locked := errors.AsType[*vfs.LockedError](err)
 		return locked
 	}, "the drain has its lock")
-	require.Equal(t, []Fate{Salvaged}, fates(w.requeued(RequeueOptions{Salvage: true, DryRun: true})), "a look needs no lock")
+	require.Equal(t, []Fate{Salvaged}, fates(w.requeued(RequeueOptions{Selection: Selection{DryRun: true}, Salvage: true})), "a look needs no lock")
 	require.NoError(t, stop())
 	require.Equal(t, []Fate{Salvaged}, fates(w.requeued(RequeueOptions{Salvage: true})))
 }
 
-func TestRequeuePoison_no_root(t *testing.T) {
+func TestRequeue_no_root(t *testing.T) {
 	t.Parallel()
 	w := onDisk(t)
 	w.dir = "/elsewhere"

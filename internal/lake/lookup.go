@@ -51,6 +51,15 @@ func (l *Lake) Committed(ctx context.Context, tenant, index string, seen Seen, i
 	if err := checkIdentifier(tenant, index); err != nil {
 		return nil, err
 	}
+	t, err := l.asSeen(ctx, tenant, index, seen)
+	if err != nil {
+		return nil, err
+	}
+	return t.Lookup(ctx, ids)
+}
+
+// asSeen is the table of tenant and index, and refuses another or an older one than was seen.
+func (l *Lake) asSeen(ctx context.Context, tenant, index string, seen Seen) (*Table, error) {
 	t := &Table{lake: l, id: table.Identifier{NamespaceOf(tenant), index}, uuid: seen.Table}
 	if t.uuid == uuid.Nil {
 		tbl, err := l.open(ctx, t.id)
@@ -60,7 +69,44 @@ func (l *Lake) Committed(ctx context.Context, tenant, index string, seen Seen, i
 		t.uuid = tbl.Metadata().TableUUID()
 	}
 	t.Expect(seen.Sequence, seen.Metadata)
-	return t.Lookup(ctx, ids)
+	return t, nil
+}
+
+// Evidence is what a table shows of one segment.
+type Evidence struct {
+	Committed int64 // rows [0, Committed) were committed
+	Proved    bool  // by the proof; else by the last row that is there
+	Rows      int64 // rows of it in the table's files now: fewer where some were deleted since, more if some are twice
+}
+
+// Evidence is Committed with the reasons, and counts also the rows of segments that the proof has. It returns the UUID of
+// the table that was asked. errors and ctx as Committed.
+func (l *Lake) Evidence(ctx context.Context, tenant, index string, seen Seen, ids []string) (uuid.UUID, map[string]Evidence, error) {
+	if err := checkIdentifier(tenant, index); err != nil {
+		return uuid.Nil, nil, err
+	}
+	t, err := l.asSeen(ctx, tenant, index, seen)
+	if err != nil {
+		return uuid.Nil, nil, err
+	}
+	st, err := t.load(ctx)
+	if err != nil {
+		return uuid.Nil, nil, err
+	}
+	found, err := t.seenOf(ctx, st.tbl, ids)
+	if err != nil {
+		return uuid.Nil, nil, fmt.Errorf("look up %d segments in %s: %w", len(ids), t.Name(), err)
+	}
+	proved := st.proof.rows()
+	out := make(map[string]Evidence, len(ids))
+	for id, s := range found {
+		e := Evidence{Committed: s.end, Rows: s.rows}
+		if n, ok := proved[id]; ok {
+			e.Committed, e.Proved = n, true
+		}
+		out[id] = e
+	}
+	return t.uuid, out, nil
 }
 
 // committed is Lookup in a state of the table.
@@ -95,19 +141,30 @@ type seen struct {
 // rowsOf finds the rows of segments in the table's current snapshot. Rows of a segment are committed in order, so the
 // last one tells how many were.
 func (t *Table) rowsOf(ctx context.Context, tbl *table.Table, ids []string) (map[string]int64, error) {
-	t.lake.metrics.lookups.Add(ctx, int64(len(ids)))
+	found, err := t.seenOf(ctx, tbl, ids)
 	out := map[string]int64{}
+	for id, s := range found {
+		if s.rows > 0 {
+			out[id] = s.end
+		}
+	}
+	return out, err
+}
+
+// seenOf is what the current snapshot holds of each segment.
+func (t *Table) seenOf(ctx context.Context, tbl *table.Table, ids []string) (map[string]*seen, error) {
+	t.lake.metrics.lookups.Add(ctx, int64(len(ids)))
+	want := make(map[string]*seen, len(ids))
+	for _, id := range ids {
+		want[id] = &seen{}
+	}
 	snap := tbl.CurrentSnapshot()
 	if snap == nil {
-		return out, nil
+		return want, nil
 	}
 	bounded := -1 // no file has bounds of it: another engine has renamed or dropped the column, so look into all
 	if column, ok := tbl.Schema().FindFieldByName(colSegmentID); ok {
 		bounded = column.ID
-	}
-	want := make(map[string]*seen, len(ids))
-	for _, id := range ids {
-		want[id] = &seen{}
 	}
 	sorted := slices.Sorted(slices.Values(ids))
 	for df, err := range t.lake.dataFiles(snap) {
@@ -122,16 +179,13 @@ func (t *Table) rowsOf(ctx context.Context, tbl *table.Table, ids []string) (map
 		}
 	}
 	for id, s := range want {
-		if s.rows > 0 {
-			out[id] = s.end
-		}
 		if s.rows > s.end {
 			t.lake.metrics.doubled.Add(ctx, 1)
 			t.lake.log.Error("A segment has more rows in the table than it has positions: rows were committed twice",
 				zap.String("table", t.Name()), zap.String("segment", id), zap.Int64("rows", s.rows), zap.Int64("positions", s.end))
 		}
 	}
-	return out, nil
+	return want, nil
 }
 
 // mayHold is false when the file's bounds exclude all of the sorted ids. The ids begin with a time, so a file's

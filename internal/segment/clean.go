@@ -3,8 +3,11 @@ package segment
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // clean removes temporary files of the drain's records, and from poison/ temporary files and notes whose segment
@@ -19,7 +22,7 @@ func (r *resolver) clean(by Scope) error {
 			}
 		}
 	}
-	if err := r.cleanDrafts(by); err != nil {
+	if err := errors.Join(r.cleanDrafts(by), r.cleanStale(by)); err != nil {
 		return err
 	}
 	entries, err := list(l.root.fs, l.Dir(Poison))
@@ -62,6 +65,46 @@ func (r *resolver) cleanDrafts(by Scope) error {
 	for _, e := range entries {
 		if isDraft(e.Name) && !e.IsDir {
 			if err := r.removeTemp(filepath.Join(r.lane.dir, e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cleanStale removes what a crash left of RequeueStale.
+func (r *resolver) cleanStale(by Scope) error {
+	if by != ByDrain {
+		return nil
+	}
+	entries, _, err := r.lane.List(Stale)
+	if err != nil {
+		return err
+	}
+	var last string
+	for _, e := range entries {
+		if dir := path.Dir(e.Name); dir != last {
+			last = dir
+			if err := r.cleanIntos(dir); err != nil {
+				return err
+			}
+		}
+		if err := r.removeTemp(vfs.TempName(r.lane.Path(Sealed, e.ID.FileName()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanIntos removes records of one table's directory in stale/ that were never finished.
+func (r *resolver) cleanIntos(dir string) error {
+	files, err := list(r.lane.root.fs, r.lane.Path(Stale, dir))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if vfs.IsTemp(f.Name) {
+			if err := r.removeTemp(r.lane.Path(Stale, path.Join(dir, f.Name))); err != nil {
 				return err
 			}
 		}

@@ -77,13 +77,16 @@ func compareFiles(fsys vfs.FS, a, b string) (Relation, error) {
 // Relate compares two copies of one segment by their bodies: the messages, without header and end-of-stream mark. It
 // says nothing of inodes, and its errors are those of the readers.
 func Relate(a io.ReaderAt, sizeA int64, b io.ReaderAt, sizeB int64) (Relation, error) {
-	ba, err := bodyOf(a, sizeA)
+	ba, za, err := bodyOf(a, sizeA)
 	if err != nil {
 		return Unlike, err
 	}
-	bb, err := bodyOf(b, sizeB)
+	bb, zb, err := bodyOf(b, sizeB)
 	if err != nil {
 		return Unlike, err
+	}
+	if za != zb && min(ba.Size(), bb.Size()) > 0 {
+		return Unlike, nil // equal bytes would say different things
 	}
 	return compareBodies(ba, bb)
 }
@@ -106,32 +109,32 @@ func holdsBytes(fsys vfs.FS, name string, want []byte) (bool, error) {
 const compareSize = 64 << 10 // bytes held of each file while comparing
 
 // bodyOf is what two copies of one segment have in common: the Arrow messages, without the header, which is
-// rewritten at sealing, and without the end-of-stream mark, behind which the other copy may go on. A compressed
-// file, and one whose header cannot be read, is compared whole.
-func bodyOf(f io.ReaderAt, size int64) (*io.SectionReader, error) {
+// rewritten at sealing, and without the end-of-stream mark, behind which the other copy may go on. Of a compressed file it
+// is the bytes as stored. A file whose header cannot be read is compared whole.
+func bodyOf(f io.ReaderAt, size int64) (body *io.SectionReader, zstd bool, err error) {
 	head := make([]byte, min(size, frame.HeaderSize))
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, false, err
 	}
 	start, end := int64(0), size
 	h, err := frame.ParseHeader(head)
 	switch {
-	case (err == nil || errors.Is(err, frame.ErrHeaderCheck)) && !h.Zstd:
-		start = h.Size()
+	case err == nil || errors.Is(err, frame.ErrHeaderCheck) && !h.Zstd:
+		start, zstd = h.Size(), h.Zstd
 	case errors.Is(err, frame.ErrLength):
 		start = end // cut inside the header: no body
 	}
 	eos := frame.EOS()
-	if end-start >= int64(len(eos)) {
+	if !zstd && end-start >= int64(len(eos)) {
 		tail := make([]byte, len(eos))
 		if _, err := f.ReadAt(tail, end-int64(len(eos))); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+			return nil, false, err
 		}
 		if bytes.Equal(tail, eos) {
 			end -= int64(len(eos))
 		}
 	}
-	return io.NewSectionReader(f, start, end-start), nil
+	return io.NewSectionReader(f, start, end-start), zstd, nil
 }
 
 func compareBodies(a, b *io.SectionReader) (Relation, error) {

@@ -60,8 +60,11 @@ func TestResolve(t *testing.T) {
 			{st: segment.Sealed, content: framed(frame.Header{MinTime: 5, Table: newTable}, long+eos)}, {st: segment.Processing, content: framed(frame.Header{Partial: true}, long)},
 		}, []string{"processing/0.arrow"}},
 		{"contradiction", segment.ByDrain, []file{{st: segment.Sealed, content: long + "a"}, {st: segment.Committed, content: long + "b"}}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
-		{"compressed copies are compared whole", segment.ByDrain, []file{
-			{st: segment.Sealed, content: framed(frame.Header{Zstd: true, MinTime: 1}, "zzz")}, {st: segment.Committed, content: framed(frame.Header{Zstd: true, MinTime: 2}, "zzz")},
+		{"compressed, other header", segment.ByDrain, []file{
+			{st: segment.Sealed, content: framed(frame.Header{Zstd: true, Table: newTable}, "zzz")}, {st: segment.Stale, content: framed(frame.Header{Zstd: true}, "zzz")},
+		}, []string{"stale/" + staleDir + "/0.arrow"}},
+		{"the same bytes, compressed and not", segment.ByDrain, []file{
+			{st: segment.Sealed, content: framed(frame.Header{Zstd: true}, "zzz")}, {st: segment.Committed, content: framed(frame.Header{}, "zzz")},
 		}, []string{"poison/0.arrow", "poison/0.arrow.2"}},
 		{"a header that lost its check", segment.ByDrain, []file{
 			{st: segment.Sealed, content: framed(frame.Header{MinTime: 5}, long+"tail")}, {st: segment.Processing, content: "LWAL\x02\x02??" + strings.Repeat("\x00", 44) + long},

@@ -3,6 +3,7 @@ package segment_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,25 @@ func (sc scene) checkRecords(l segment.Lane, complete bool) error {
 	return nil
 }
 
+// checkDecision: nothing of stale/ is in sealed/ without a record of who decided it.
+func (sc scene) checkDecision(l segment.Lane, complete bool) error {
+	if !sc.stamps {
+		return nil
+	}
+	entries, _, err := l.List(segment.Sealed)
+	if err != nil {
+		return err
+	}
+	intos, err := l.Intos(oldTable)
+	if err != nil {
+		return err
+	}
+	if (complete || len(entries) > 0 || len(intos) > 0) && !slices.Equal(intos, []segment.Into{decided}) {
+		return fmt.Errorf("%d in sealed, decisions %v", len(entries), intos)
+	}
+	return nil
+}
+
 // PIN-1: a pin's bytes stay, whatever becomes of the other names.
 func checkPins(t *testing.T, s *simfs.FS, l segment.Lane, all []segment.ID) error {
 	t.Helper()
@@ -123,8 +143,11 @@ func checkPins(t *testing.T, s *simfs.FS, l segment.Lane, all []segment.ID) erro
 }
 
 func noTemps(s *simfs.FS) error {
-	for _, dir := range []string{"", "/poison", "/sealed"} {
+	for _, dir := range []string{"", "/poison", "/sealed", "/stale/" + oldTable.String()} {
 		entries, err := s.List("/wal/default/events" + dir)
+		if strings.HasPrefix(dir, "/stale") && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -132,7 +155,7 @@ func noTemps(s *simfs.FS) error {
 			if strings.HasSuffix(e.Name, ".tmp") {
 				return fmt.Errorf("temporary file %s is left", e.Name)
 			}
-			if seg, ok := strings.CutSuffix(e.Name, ".json"); ok {
+			if seg, ok := strings.CutSuffix(e.Name, ".json"); ok && !strings.HasPrefix(dir, "/stale") {
 				if _, err := s.Stat("/wal/default/events/poison/" + seg); err != nil {
 					return fmt.Errorf("note without a segment: %w", err)
 				}

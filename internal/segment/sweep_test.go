@@ -3,6 +3,7 @@ package segment_test
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
@@ -41,6 +43,8 @@ type scene struct {
 	gone []int
 	// salvages tells that the event leaves a beginning of each segment in sealed/ and keeps the original.
 	salvages bool
+	// stamps tells that the event leaves a copy of each segment for newTable in sealed/.
+	stamps bool
 }
 
 // holds is what a segment has in a state.
@@ -48,7 +52,19 @@ func (sc scene) holds(st segment.State, id segment.ID) string {
 	if sc.salvages && st == segment.Sealed {
 		return beginning(id)
 	}
+	if sc.stamps && st == segment.Sealed {
+		return stamped(id)
+	}
 	return body(id)
+}
+
+// stamped is a segment as one of newTable.
+func stamped(id segment.ID) string {
+	file, err := frame.Stamp([]byte(body(id)), newTable)
+	if err != nil {
+		panic(err)
+	}
+	return string(file)
 }
 
 // beginning is what is salvaged of a segment.
@@ -57,6 +73,7 @@ func beginning(id segment.ID) string { return body(id)[:1000] }
 var (
 	oldTable = uuid.MustParse("11111111-2222-4333-8444-555555555555")
 	newTable = uuid.MustParse("99999999-2222-4333-8444-555555555555")
+	decided  = segment.Into{Table: newTable, Time: time.Unix(1_700_000_002, 0).UTC(), By: "test"}
 	lost     = segment.Note{Reason: "rows from 7 on", Attempts: 3, Time: time.Unix(1_700_000_001, 0).UTC()}
 	note     = segment.Note{Reason: "bytes 52 to 60: length", Attempts: 3, Time: time.Unix(1_700_000_000, 0).UTC()}
 )
@@ -132,6 +149,24 @@ func scenes() []scene {
 			done: in(segment.Sealed)[:2],
 		},
 		{
+			name: "requeue from stale", start: segment.Stale, count: 2, stamps: true,
+			event: each(func(l segment.Lane, name string) error {
+				id, _, err := segment.ParseName(path.Base(name))
+				if err == nil {
+					_, err = l.RequeueStale(name, []byte(stamped(id)), decided)
+				}
+				return err
+			}),
+			done: in(segment.Sealed)[:2],
+		},
+		{
+			name: "discard", start: segment.Orphans, count: 3, gone: []int{0, 2},
+			event: func(_ *simfs.FS, l segment.Lane, names []string) error {
+				return errors.Join(l.Discard(names[0]), l.Discard(names[2]))
+			},
+			done: []string{"orphans/1.arrow"},
+		},
+		{
 			name: "retire", start: segment.Committed, count: 3, gone: []int{0, 2},
 			event: func(_ *simfs.FS, l segment.Lane, names []string) error { return l.Retire([]string{names[0], names[2]}) },
 			done:  []string{"committed/1.arrow"},
@@ -152,13 +187,17 @@ func (sc scene) stage(t *testing.T) (*simfs.FS, segment.Lane, []segment.ID, []st
 	s, l := simLane(t)
 	all := ids(sc.count)
 	from := sc.start
-	if from == segment.Poison {
+	if from == segment.Poison || from == segment.Stale {
 		from = segment.Sealed
 	}
 	names := placeAll(t, s, l, from, all)
-	for _, name := range names {
-		if from != sc.start {
+	for i, name := range names {
+		switch sc.start {
+		case segment.Poison:
 			require.NoError(t, l.Quarantine(from, name, note))
+		case segment.Stale:
+			require.NoError(t, l.MoveStale(from, name, oldTable))
+			names[i] = oldTable.String() + "/" + name
 		}
 	}
 	for i, id := range all {
@@ -242,7 +281,7 @@ func (sc scene) crash(t *testing.T, s *simfs.FS, all []segment.ID, p simfs.Polic
 		return err
 	}
 	return errors.Join(sc.checkStates(t, final, l, all, complete), sc.checkKept(t, final, l, all), sc.checkRecords(l, complete),
-		checkPins(t, final, l, all), noTemps(final))
+		sc.checkDecision(l, complete), checkPins(t, final, l, all), noTemps(final))
 }
 
 // recoverLane is what a writer and a drain do to a lane at their start.
