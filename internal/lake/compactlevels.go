@@ -20,10 +20,10 @@ const (
 
 // mergeFile is a data file that may be merged.
 type mergeFile struct {
-	df    iceberg.DataFile
-	day   int32
-	level int
-	from  int64 // not above its first row's timestamp, Unix µs
+	df       iceberg.DataFile
+	day      int32
+	level    int
+	from, to int64 // timestamps of its first and its last row, Unix µs
 }
 
 // levelOf goes by rows and not by bytes, because rows are conserved: eight files of ten rows are hardly larger than one.
@@ -72,7 +72,7 @@ func (tg target) ours(df iceberg.DataFile) (mergeFile, bool) {
 		return f, false
 	}
 	f.day = int32(day)
-	f.from, _, ok = timestampBounds(df, tg.schema)
+	f.from, f.to, ok = timestampBounds(df, tg.schema)
 	return f, ok
 }
 
@@ -122,4 +122,23 @@ func dueMerge(files []mergeFile, l limits) []mergeFile {
 		return taken
 	}
 	return nil
+}
+
+// overlap is how many of the files have rows of the same time at most: so many are open at once while they are merged.
+func overlap(files []mergeFile) int {
+	type edge struct {
+		at   int64
+		step int
+	}
+	var edges []edge
+	for _, f := range files {
+		edges = append(edges, edge{f.from, 1}, edge{f.to, -1})
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.step, a.step)) })
+	open, most := 0, 0
+	for _, e := range edges {
+		open += e.step
+		most = max(most, open)
+	}
+	return most
 }

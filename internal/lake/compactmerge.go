@@ -36,10 +36,9 @@ func (h *sourceHeap) Pop() any {
 
 func (l *Lake) newMerger(ctx context.Context, files []mergeFile, columns *arrow.Schema) *merger {
 	m := &merger{ctx: ctx, columns: columns, limits: l.limits}
+	batch := 2 * l.limits.chunkBytes / int64(overlap(files))
 	for _, f := range files {
-		m.all = append(m.all, &mergeSource{
-			lake: l, f: f, columns: columns, batch: max(1, 2*l.limits.chunkBytes/int64(len(files))),
-		})
+		m.all = append(m.all, &mergeSource{lake: l, f: f, columns: columns, batch: batch})
 	}
 	m.sources = append(m.sources, m.all...)
 	queue.Init(&m.sources)

@@ -71,6 +71,8 @@ type merged struct {
 	from     []mergeFile
 	file     iceberg.DataFile
 	sent     bool // a catalog was asked to commit it
+	// base is the metadata file that the last commit was made from: once the table has another one, that commit cannot land.
+	base string
 }
 
 // writeMerged writes one file of the rows of several. On an error it leaves none behind.

@@ -68,6 +68,9 @@ func (t *Table) replace(ctx context.Context, m *merged) error {
 		if live, err = t.lake.has(st, m); live {
 			return nil
 		}
+		if err == nil && st.tbl.MetadataLocation() != m.base {
+			return fmt.Errorf("%w, %d times: %w", errOvertaken, replaceTries, last)
+		}
 	}
 	return &UnknownError{Table: t.Name(), CommitID: m.commitID, Attempts: replaceTries, Err: errors.Join(last, err)}
 }
@@ -100,7 +103,7 @@ func (t *Table) offer(ctx context.Context, m *merged) (done bool, err error) {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), t.lake.limits.commitTimeout)
 	defer stop()
-	m.sent = true
+	m.sent, m.base = true, st.tbl.MetadataLocation()
 	made, err := tx.Commit(ctx)
 	if err == nil {
 		err = t.lake.stillThere() // or the answer came from a file that no longer has a name
