@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
@@ -20,6 +21,9 @@ import (
 // source says whose it is. Between two turns nothing changes, which is where the power is cut.
 type sched struct {
 	step func(k int, op simfs.Op) error // before each operation, with its number; the error is the operation's
+	pace func() time.Duration           // how long an operation takes of synctest's time; nil: none
+
+	favored string // those whose key begins so have, of three times, two before the others; "": all are equal
 
 	steps   sync.Mutex // held during a step: what waits for no turn may come at once
 	mu      sync.Mutex
@@ -33,6 +37,7 @@ type sched struct {
 type turn struct {
 	key  string
 	op   simfs.Op // Kind "" for a client, which changes nothing
+	step func(k int, op simfs.Op) error
 	gone chan error
 }
 
@@ -68,9 +73,12 @@ func (s *sched) next(done chan struct{}) bool {
 	}
 	var err error
 	if t.op.Kind != "" {
-		err = s.take(t.op)
+		err = s.take(t.op, t.step)
 	}
 	t.gone <- err
+	if s.pace != nil {
+		time.Sleep(s.pace())
+	}
 	return true
 }
 
@@ -81,20 +89,28 @@ func (s *sched) pick() *turn {
 		return nil
 	}
 	slices.SortFunc(s.waiting, func(a, b *turn) int { return cmp.Compare(a.key, b.key) })
-	i := s.rng.IntN(len(s.waiting))
+	from := s.waiting
+	if s.favored != "" && s.rng.IntN(3) > 0 {
+		is := func(t *turn) bool { return strings.HasPrefix(t.key, s.favored) }
+		from = slices.DeleteFunc(slices.Clone(from), func(t *turn) bool { return !is(t) })
+	}
+	if len(from) == 0 {
+		from = s.waiting
+	}
+	i := slices.Index(s.waiting, from[s.rng.IntN(len(from))])
 	t := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)
 	return t
 }
 
-func (s *sched) take(op simfs.Op) error {
+func (s *sched) take(op simfs.Op, step func(int, simfs.Op) error) error {
 	s.steps.Lock()
 	defer s.steps.Unlock()
 	s.mu.Lock()
 	op.K = s.k // among those that change something
 	s.k++
 	s.mu.Unlock()
-	return s.step(op.K, op)
+	return step(op.K, op)
 }
 
 func (s *sched) wait(t *turn) error {
@@ -115,7 +131,7 @@ func (s *sched) client(name string) { _ = s.wait(&turn{key: "client " + name}) }
 // commit waits for the turn of a commit.
 func (s *sched) commit(lane string) error {
 	op := simfs.Op{Kind: commitKind, Name: lane}
-	return s.wait(&turn{key: string(commitKind) + lane, op: op})
+	return s.wait(&turn{key: string(commitKind) + lane, op: op, step: s.step})
 }
 
 // held tells whether an operation waits for its turn. The making of a directory does not: that of a tenant happens
@@ -128,9 +144,9 @@ func (s *sched) hook(op simfs.Op) error {
 	case !op.Kind.Changes():
 		return nil
 	case !held(op):
-		return s.take(op)
+		return s.take(op, s.step)
 	}
-	return s.wait(&turn{key: fmt.Sprintf("%s %s", op.Kind, stable(op.Name)), op: op})
+	return s.wait(&turn{key: fmt.Sprintf("%s %s", op.Kind, stable(op.Name)), op: op, step: s.step})
 }
 
 func isState(base string) bool {

@@ -1,0 +1,178 @@
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
+	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
+)
+
+// simCatalog is the catalog as one process reaches it. It commits as the lake does: each transaction is pinned to the
+// head from which it was made, and lands while that is the head, or never. Its proof remembers nothing.
+type simCatalog struct{ p *proc }
+
+func (c simCatalog) read() error {
+	if c.p.dead.Load() {
+		return errDead
+	}
+	return c.p.w.fault(simfs.Op{Kind: catalogRead}, false)
+}
+
+// Ensure implements drain.Catalog.
+func (c simCatalog) Ensure(ctx context.Context, tenant, index string, s otelarrow.Signal) (drain.Table, bool, error) {
+	if err := c.read(); err != nil {
+		return nil, false, err
+	}
+	t, made, err := c.p.w.tables.Ensure(ctx, tenant, index, s)
+	if err != nil {
+		return nil, false, err
+	}
+	return simTable{table: t.(*table), of: c}, made, nil
+}
+
+// committed tells the retention how many rows of segments the table has.
+func (c simCatalog) committed(ctx context.Context, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
+	t, _, err := c.Ensure(ctx, tenant, index, otelarrow.Logs)
+	if err != nil {
+		return nil, err
+	}
+	out := map[segment.ID]int64{}
+	for _, id := range ids {
+		found, err := t.Lookup(ctx, []string{id.String()})
+		if err != nil {
+			return nil, err
+		}
+		if n := found[id.String()]; n > 0 {
+			out[id] = n
+		}
+	}
+	return out, nil
+}
+
+// foreign is a commit of somebody else to each table: a compaction, an expiry. It moves the head and no row.
+func (c simCatalog) foreign() {
+	all := c.p.w.tables
+	all.mu.Lock()
+	lanes := names(all.tables)
+	all.mu.Unlock()
+	for _, lane := range lanes {
+		if c.p.turn(simfs.Op{Kind: otherCommit, Name: lane}) == nil {
+			all.land(&tx{lane: lane, base: -1})
+		}
+	}
+}
+
+// tx is a transaction.
+type tx struct {
+	lane string
+	base int64            // the head it is made from; -1: whatever it is
+	rows map[string][]int // to write, by segment
+}
+
+// land applies a transaction unless the head has moved. The compare-and-swap of a catalog.
+func (c *catalog) land(x *tx) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tables[x.lane]
+	if x.base >= 0 && t.sequence != x.base {
+		return false
+	}
+	for id, rows := range x.rows {
+		t.rows[id] = append(slices.Clip(t.rows[id]), rows...)
+	}
+	t.sequence++
+	return true
+}
+
+type simTable struct {
+	*table
+
+	of    simCatalog
+	blind bool // it commits on whatever head there is
+}
+
+// InPlace implements drain.Table.
+func (t simTable) InPlace() error { return t.of.read() }
+
+// Lookup implements drain.Table.
+func (t simTable) Lookup(ctx context.Context, ids []string) (map[string]int64, error) {
+	if err := t.of.read(); err != nil {
+		return nil, err
+	}
+	return t.table.Lookup(ctx, ids)
+}
+
+// Commit implements drain.Table.
+func (t simTable) Commit(ctx context.Context, segs []lake.Segment) (lake.Outcome, error) {
+	const attempts = 4
+	for attempt := range attempts {
+		if err := t.of.read(); err != nil {
+			return lake.Outcome{}, err
+		}
+		x, out := t.load(segs, attempt > 0)
+		if len(x.rows) == 0 {
+			return out, nil
+		}
+		err := t.of.p.turn(simfs.Op{Kind: commitKind, Name: t.lane})
+		if err == nil {
+			if t.c.land(x) {
+				return out, nil
+			}
+			continue
+		}
+		var f *trouble
+		if !errors.As(err, &f) {
+			return lake.Outcome{}, err
+		}
+		switch f.kind {
+		case catalogConflicts:
+			t.c.land(&tx{lane: t.lane, base: -1})
+			continue
+		case catalogLoses:
+			t.c.land(x)
+		case catalogLate:
+			t.of.p.w.later(commitLands, t.lane, func() { t.c.land(x) })
+		case catalogHangs:
+			if f.more%2 == 0 {
+				t.c.land(x)
+			}
+			sleep(ctx, time.Duration(f.more%60)*time.Second)
+		}
+		return lake.Outcome{}, &lake.UnknownError{Table: t.lane, Attempts: attempt + 1, Err: err}
+	}
+	return lake.Outcome{}, fmt.Errorf("commit to %s: somebody else's came first, %d times", t.lane, attempts)
+}
+
+// load makes a transaction of what the table lacks, and what will be known when it has landed. again: an attempt has
+// conflicted, so nothing that was known before is believed.
+func (t simTable) load(segs []lake.Segment, again bool) (*tx, lake.Outcome) {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	x := &tx{lane: t.lane, base: t.sequence, rows: map[string][]int{}}
+	if t.blind {
+		x.base = -1
+	}
+	out := lake.Outcome{Committed: map[string]int64{}}
+	for _, s := range segs {
+		have := 0
+		if s.Doubtful || again {
+			have = min(len(t.rows[s.ID]), int(s.Rows))
+		}
+		ids, bad := rowsOf(s)
+		t.c.bad = append(t.c.bad, bad...)
+		if have < len(ids) {
+			x.rows[s.ID] = ids[have:]
+			out.RowsWritten += int64(len(ids) - have)
+		}
+		out.Duplicates += int64(have)
+		out.Committed[s.ID] = s.Rows
+	}
+	return x, out
+}
