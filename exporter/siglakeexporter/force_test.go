@@ -192,3 +192,18 @@ func TestForce_ends_with_the_log(t *testing.T) {
 		return status.Code(err) == codes.DeadlineExceeded && strings.Contains(err.Error(), "not reported before the shutdown; the rows are stored") && !errors.Is(err, context.DeadlineExceeded)
 	}), "%v", errs)
 }
+
+// A pin says what the mirror has still to do and nothing of the table: the request is answered while it is there.
+func TestForce_does_not_wait_for_the_pin_R46(t *testing.T) {
+	t.Parallel()
+	r := newForceRig(t)
+	e := r.logs(t)
+	done := make(chan error, 1)
+	go func() { done <- e.ConsumeLogs(withMode(t.Context(), "force"), testdata.GenerateLogs(1)) }()
+	names := r.sealed(t)
+	require.NoError(t, vfs.OS().Link(r.lane.Path(segment.Sealed, names[0]), r.lane.Path(segment.MirrorPending, names[0])))
+	r.move(t, segment.Sealed, segment.Processing, names)
+	r.move(t, segment.Processing, segment.Committed, names)
+	require.NoError(t, <-done)
+	require.Equal(t, names, r.names(t, segment.MirrorPending))
+}

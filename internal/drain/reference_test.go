@@ -270,3 +270,26 @@ func TestPass_one_of_six_fails_and_three_restarts_D7(t *testing.T) {
 		})
 	}
 }
+
+// What works beside the drain, as the mirror's retention does, waits for a store that never answers: segments are committed
+// all the same.
+func TestRun_what_hangs_beside_holds_nothing_up_R31(t *testing.T) {
+	t.Parallel()
+	w, l := realWorld(t)
+	hanging := make(chan struct{})
+	w.opt.Beside = func(ctx context.Context, _ *lake.Lake) {
+		close(hanging)
+		<-ctx.Done()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, w.opt) }()
+	<-hanging
+	for n := range 3 {
+		w.seal(spec{})
+		eventually(t, func() bool { return w.states("events")[segment.Committed] == n+1 }, "commit")
+	}
+	cancel()
+	require.NoError(t, <-done)
+	w.accountedIn(l)
+}
