@@ -176,6 +176,25 @@ func (p *Postgres) Kill() error {
 	return err
 }
 
+// Pause stops the server and its children where they are, as a machine that hangs: connections stay and nothing answers. Only
+// Resume and Kill end that.
+func (p *Postgres) Pause() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (p *Postgres) Resume() error { return p.signal(syscall.SIGCONT) }
+
+// signal sends a signal to the server and then to its children: one that is stopped makes no more.
+func (p *Postgres) signal(sig syscall.Signal) error {
+	pid := p.proc.cmd.Process.Pid
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("signal PostgreSQL: %w", err)
+	}
+	for _, child := range children(pid) {
+		_ = syscall.Kill(child, sig) // an error means it has ended
+	}
+	return nil
+}
+
 // Close stops the server and removes its data.
 func (p *Postgres) Close() error {
 	return errors.Join(p.Stop(), os.RemoveAll(p.dir))
