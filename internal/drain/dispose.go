@@ -45,15 +45,18 @@ func DisposeOrphans(ctx context.Context, c Selection, force bool, ask Ask) (done
 	}
 	c.Progress = nil // the reading was what takes time
 	i := 0
-	return done, c.each(ctx, found, func(p aside) (int64, error) {
+	err = c.each(ctx, found, func(p aside) (int64, error) {
 		d := Disposal{Comparison: seen[i]}
 		i++
-		d.Fate, err = c.dispose(p, d.Verdict, force)
-		if err == nil {
-			done = append(done, d)
+		fate, err := c.dispose(p, d.Verdict, force)
+		if err != nil {
+			return d.Bytes, err
 		}
-		return d.Bytes, err
+		d.Fate = fate
+		done = append(done, d)
+		return d.Bytes, nil
 	})
+	return done, err
 }
 
 func (c Selection) dispose(p aside, v Verdict, force bool) (Fate, error) {

@@ -106,13 +106,14 @@ func RequeueSegments(ctx context.Context, opt RequeueOptions) (done []Requeue, e
 	if opt.From == segment.Stale && len(opt.IDs) == 0 {
 		found = slices.DeleteFunc(found, func(p aside) bool { return !r.takes(p.lane) })
 	}
-	return done, opt.each(ctx, found, func(p aside) (int64, error) {
+	err = opt.each(ctx, found, func(p aside) (int64, error) {
 		out, err := r.one(p)
 		if err == nil {
 			done = append(done, out)
 		}
 		return out.Bytes, err
 	})
+	return done, err
 }
 
 type requeuer struct {
