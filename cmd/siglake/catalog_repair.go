@@ -27,8 +27,9 @@ committed to from here. When the catalog shows an older one, the drain stops tha
 wait in the log. For each such table this
 
   1. sets the catalog to the newest later metadata.json in the warehouse whose files are all there;
-  2. takes back what that still lacks: segments of committed/, still on the volume, go to sealed/, and with --mirror those
-     of the mirror go to orphans/. The drain looks both up in the table, so no row is written twice;
+  2. takes back what that still lacks: data files of later commits, of whose rows it has none, are added to the table;
+     segments of committed/, still on the volume, go to sealed/, and with --mirror those of the mirror go to orphans/. The
+     drain looks both up in the table, so no row is written twice;
   3. lets the table go on: the log's record fits the catalog again. Not when something is missing: segments that a later
      state names and that are nowhere, or a later state of which nothing can be read. Then the table stays stopped until you
      bring the files back, name the --mirror, or give --accept-loss.

@@ -28,6 +28,7 @@ type repairedTable struct {
 	// SetTo is what the catalog is, or would be, set to; null: it stays.
 	SetTo       *repairedState  `json:"set_to"`
 	Unfit       []unfitMetadata `json:"unfit"` // later metadata files that it cannot be set to
+	Files       []strayFile     `json:"files"` // data files that no metadata file names to which it can be set
 	Requeued    []repairedPart  `json:"requeued"`
 	Restored    []repairedPart  `json:"restored"`
 	Lost        []repairedPart  `json:"lost"`
@@ -35,6 +36,8 @@ type repairedTable struct {
 	Doubt       string          `json:"doubt,omitempty"` // why more may be missing than is named
 	Resumed     bool            `json:"resumed"`
 	Error       string          `json:"error,omitempty"`
+	added       int
+	addedRows   int64
 	requeueRows int64
 	restoreRows int64
 	failed      bool // of the catalog or the warehouse, which may answer the next time
@@ -45,6 +48,12 @@ type repairedState struct {
 	Metadata string     `json:"metadata"`
 	Rows     *int64     `json:"rows,omitempty"`
 	Changed  *time.Time `json:"changed,omitempty"`
+}
+
+type strayFile struct {
+	Path string `json:"path"`
+	Rows int64  `json:"rows"`          // that the table lacks
+	Why  string `json:"why,omitempty"` // it is not added
 }
 
 type unfitMetadata struct {
@@ -72,7 +81,7 @@ func (r *repairReport) add(done []*drain.TableRepair) {
 	for _, t := range done {
 		out := repairedTable{
 			Lane: t.Tenant + "/" + t.Index, Table: t.Table, Standing: string(t.Standing), Doubt: t.Doubt, Resumed: t.Resumed,
-			Seen: repairedState{Sequence: t.Seen.Sequence, Metadata: t.Seen.Metadata}, Unfit: []unfitMetadata{},
+			Seen: repairedState{Sequence: t.Seen.Sequence, Metadata: t.Seen.Metadata}, Unfit: []unfitMetadata{}, Files: []strayFile{},
 		}
 		if t.Before.Metadata != "" {
 			out.Catalog = newState(t.Before)
@@ -82,6 +91,13 @@ func (r *repairReport) add(done []*drain.TableRepair) {
 		}
 		for _, u := range t.Unfit {
 			out.Unfit = append(out.Unfit, unfitMetadata(u))
+		}
+		for _, f := range t.Strays {
+			out.Files = append(out.Files, strayFile(f))
+			if f.Why == "" {
+				out.added++
+				out.addedRows += f.Rows
+			}
 		}
 		out.Requeued, out.requeueRows = newParts(t.Requeue)
 		out.Restored, out.restoreRows = newParts(t.Restore)
@@ -124,6 +140,14 @@ func (t *repairedTable) write(b *strings.Builder, applied bool) {
 	}
 	if t.SetTo != nil {
 		fmt.Fprintf(b, "  %sset to %s\n", verb, t.SetTo)
+	}
+	if t.added > 0 {
+		fmt.Fprintf(b, "  %sadded to the table: %s, %s\n", verb, plural(t.added, "data file", "data files"), plural(int(t.addedRows), "row", "rows"))
+	}
+	for _, f := range t.Files {
+		if f.Why != "" {
+			fmt.Fprintf(b, "  not added            %s: %s: %s\n", f.Path, plural(int(f.Rows), "row", "rows"), oneLine(f.Why))
+		}
 	}
 	if n := len(t.Requeued); n > 0 {
 		fmt.Fprintf(b, "  %srequeued from committed/: %s, %s\n", verb, plural(n, "segment", "segments"), plural(int(t.requeueRows), "row", "rows"))

@@ -141,13 +141,37 @@ func TestCatalogRepair_sets_the_catalog_forward(t *testing.T) {
 	s.exact(t, "10")
 }
 
-// The newer metadata is lost: the segments come from committed/ and from the mirror. That nothing else is missing no file says,
-// so the table goes on only when told to.
+// The newer metadata is lost and its data files are there: they become part of the table again, once. That nothing else is missing
+// no file says, so the table goes on only when told to.
 func TestCatalogRepair_without_the_metadata(t *testing.T) {
+	t.Parallel()
+	s, _, committed := went(t)
+	s.stopped(t, "3")
+	lose(t, s.metadata()[:2]...)
+	lose(t, committed...)
+	rep := s.repair(t, exitDamage)
+	require.Len(t, rep.Tables[0].Files, 2)
+	require.EqualValues(t, 6, rep.Tables[0].Files[0].Rows+rep.Tables[0].Files[1].Rows)
+	require.NotEmpty(t, rep.Tables[0].Doubt)
+	require.Equal(t, "3", s.counts(t)[0], "a plan changes nothing")
+	for range 2 {
+		rep = s.repair(t, exitDamage, "--apply")
+		require.False(t, rep.Tables[0].Resumed)
+		require.Equal(t, exitFailed, s.run("drain", "--once").code)
+		require.Equal(t, []string{"9", "9"}, s.counts(t)[:2])
+	}
+	rep = s.repair(t, exitDamage, "--apply", "--accept-loss")
+	require.True(t, rep.Tables[0].Resumed)
+	s.exact(t, "10")
+}
+
+// Newer metadata and data files are lost: the segments come from committed/ and from the mirror.
+func TestCatalogRepair_from_the_log_and_the_mirror(t *testing.T) {
 	t.Parallel()
 	s, url, committed := went(t)
 	s.stopped(t, "3")
 	lose(t, s.metadata()[:2]...)
+	lose(t, s.dataFiles(t)[1:]...)
 	lose(t, committed[0]) // retired
 	rep := s.repair(t, exitDamage)
 	require.Len(t, rep.Tables[0].Requeued, 1)

@@ -79,9 +79,10 @@ func (t *TableRepair) Whole() bool { return t.Err == nil && len(t.Lost) == 0 && 
 // from this root:
 //
 //  1. The catalog is set to the newest later metadata file of the table that is whole.
-//  2. What that still lacks goes back to where the drain takes it: segments of committed/ to sealed/, those of the mirror to
+//  2. Data files of later commits, of whose rows that has none, are added to the table.
+//  3. What is still missing goes back to where the drain takes it: segments of committed/ to sealed/, those of the mirror to
 //     orphans/. The drain looks both up in the table, so rows that are there are not written again.
-//  3. The record of what was seen (head) is made to fit, last, and only when nothing is missing or AcceptLoss is given: until then
+//  4. The record of what was seen (head) is made to fit, last, and only when nothing is missing or AcceptLoss is given: until then
 //     the drain commits nothing to the table and retires nothing of it.
 //
 // It holds drain.lock. A writer may run.
@@ -203,6 +204,13 @@ func (r *repair) forward(ctx context.Context, t *tableWork) error {
 		if err := t.Set(ctx); err != nil {
 			return err
 		}
+	}
+	err := t.FindStrays(ctx)
+	if err == nil && r.Apply {
+		err = t.AddStrays(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	for _, l := range t.lanes {
 		if err := r.takeBack(ctx, t, l); err != nil {

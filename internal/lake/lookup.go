@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 	"github.com/apache/iceberg-go"
@@ -205,36 +206,54 @@ func (l *Lake) count(ctx context.Context, df iceberg.DataFile, sc *iceberg.Schem
 	if df.FileFormat() != iceberg.ParquetFile {
 		return fmt.Errorf("format %s cannot be read", df.FileFormat())
 	}
-	in, err := l.io.Open(df.FilePath())
+	_, err := l.eachSegmentRow(ctx, df.FilePath(), sc, func(ids *array.String, rows *array.Int64) {
+		countBatch(ids, rows, want)
+	})
+	return err
+}
+
+// eachSegmentRow shows the columns segment_id and segment_row of a Parquet file, a batch at a time. A file that others wrote has
+// none.
+func (l *Lake) eachSegmentRow(
+	ctx context.Context, path string, sc *iceberg.Schema, show func(ids *array.String, rows *array.Int64),
+) (*metadata.FileMetaData, error) {
+	in, err := l.io.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pf, err := file.NewParquetReader(in)
 	if err != nil {
 		_ = in.Close()
-		return err
+		return nil, err
 	}
 	defer func() { _ = pf.Close() }() // closes in; only read from
-	id, row := leafOf(pf.MetaData().Schema, sc, colSegmentID), leafOf(pf.MetaData().Schema, sc, colSegmentRow)
+	meta := pf.MetaData()
+	id, row := leafOf(meta.Schema, sc, colSegmentID), leafOf(meta.Schema, sc, colSegmentRow)
 	if id < 0 || row < 0 {
-		return nil // written by others: no row of it came from a segment
+		return meta, nil // written by others: no row of it came from a segment
 	}
 	reader, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{BatchSize: lookupBatch}, memory.DefaultAllocator)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	batches, err := reader.GetRecordReader(ctx, []int{id, row}, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer batches.Release()
 	for batches.Next() {
 		rec := batches.RecordBatch()
-		if err := countBatch(rec.Column(at(rec.Schema().FieldIndices(colSegmentID))), rec.Column(at(rec.Schema().FieldIndices(colSegmentRow))), want); err != nil {
-			return err
+		ids, ok := rec.Column(at(rec.Schema().FieldIndices(colSegmentID))).(*array.String)
+		if !ok {
+			return nil, fmt.Errorf("%s is no text", colSegmentID)
 		}
+		rows, ok := rec.Column(at(rec.Schema().FieldIndices(colSegmentRow))).(*array.Int64)
+		if !ok {
+			return nil, fmt.Errorf("%s is no whole number", colSegmentRow)
+		}
+		show(ids, rows)
 	}
-	return batches.Err()
+	return meta, batches.Err()
 }
 
 func at(indices []int) int {
@@ -244,15 +263,7 @@ func at(indices []int) int {
 	return indices[0]
 }
 
-func countBatch(idColumn, rowColumn any, want map[string]*seen) error {
-	ids, ok := idColumn.(*array.String)
-	if !ok {
-		return fmt.Errorf("%s is a %T", colSegmentID, idColumn)
-	}
-	rows, ok := rowColumn.(*array.Int64)
-	if !ok {
-		return fmt.Errorf("%s is a %T", colSegmentRow, rowColumn)
-	}
+func countBatch(ids *array.String, rows *array.Int64, want map[string]*seen) {
 	for i := range ids.Len() {
 		if ids.IsNull(i) || rows.IsNull(i) {
 			continue
@@ -262,7 +273,6 @@ func countBatch(idColumn, rowColumn any, want map[string]*seen) error {
 			s.end = max(s.end, rows.Value(i)+1)
 		}
 	}
-	return nil
 }
 
 // leafOf finds a top-level column of the table in a file: by field id, or by the name that the file has for it, also

@@ -62,6 +62,11 @@ type Past struct {
 	Unfit   []Unfit
 	// Named are rows per segment that the records of unfit states name.
 	Named map[string]int64
+	// Strays are data files that the best state does not have, as far as FindStrays has looked.
+	Strays []Stray
+
+	add   []*stray         // of them those to be added
+	added map[string]int64 // rows of each segment that the table has with them
 
 	lake *Lake
 	id   table.Identifier
@@ -387,5 +392,11 @@ func (p *Past) Lookup(ctx context.Context, ids []string) (map[string]int64, erro
 	if err != nil {
 		return nil, fmt.Errorf("property %s of %s: %w", propProof, p.Table, err)
 	}
-	return (&Table{lake: p.lake, id: p.id, uuid: p.Seen.Table}).committed(ctx, state{tbl: p.best, proof: rec}, ids)
+	out, err := (&Table{lake: p.lake, id: p.id, uuid: p.Seen.Table}).committed(ctx, state{tbl: p.best, proof: rec}, ids)
+	for _, id := range ids {
+		if n := p.added[id]; err == nil && n > out[id] {
+			out[id] = n
+		}
+	}
+	return out, err
 }

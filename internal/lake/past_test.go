@@ -126,6 +126,21 @@ func TestPast_a_fork(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found)
 
+	defer func() { // its data file is there, and becomes part of the table
+		require.NoError(t, p.FindStrays(t.Context()))
+		require.Len(t, p.Strays, 1)
+		require.EqualValues(t, 4, p.Strays[0].Rows)
+		require.NoError(t, p.AddStrays(t.Context()))
+		require.EqualValues(t, 5, p.Have.Sequence)
+		next := events(t, lakeAt(t, dir, hooks{}))
+		out, err := next.Commit(t.Context(), []Segment{lost})
+		require.NoError(t, err)
+		require.Equal(t, committed(lost), out.Committed)
+		require.Zero(t, out.RowsWritten, "the proof names it")
+		rows := readAll(t, other)
+		require.Len(t, rows, 2+6+4)
+	}()
+
 	// A drain that starts again finds it out, though the sequence number is past what it has seen.
 	last := lakeAt(t, dir, hooks{})
 	last.Expect("default", "events", seen)
@@ -239,6 +254,17 @@ func TestS3_past(t *testing.T) {
 	require.False(t, p.Reaches)
 	require.Len(t, p.Unfit, 1)
 	require.Contains(t, p.Unfit[0].Why, "1 of the files of its current snapshot are gone")
+
+	// Without any later metadata the data file that is left is found by itself.
+	for _, f := range []string{p.Unfit[0].Metadata, p.Forward.Metadata} {
+		require.NoError(t, l.io.Remove(f))
+	}
+	p = past(t, l, seenOf(tbl))
+	require.Nil(t, p.Forward)
+	require.NoError(t, p.FindStrays(t.Context()))
+	require.Len(t, p.Strays, 1)
+	require.NoError(t, p.AddStrays(t.Context()))
+	requireExactly(t, l, all[:2]...)
 }
 
 // lastOf is the file of the last commit.
@@ -283,4 +309,127 @@ func TestREST_past(t *testing.T) {
 	require.Equal(t, Fits, past(t, l, seenOf(tbl)).Standing)
 	_, err = tbl.Commit(t.Context(), all)
 	require.NoError(t, err)
+}
+
+// wentBack is a table whose catalog went back to an empty one, and whose later metadata is gone. It returns its data files by day.
+func wentBack(t *testing.T, l *Lake, tbl *Table, segs ...Segment) (seen Seen, files map[string][]string) {
+	t.Helper()
+	_, backup := tbl.Head()
+	for _, s := range segs {
+		_, err := tbl.Commit(t.Context(), []Segment{s})
+		require.NoError(t, err)
+	}
+	seen = seenOf(tbl)
+	files = map[string][]string{}
+	for _, df := range manifestFiles(t, l) {
+		files[filepath.Base(filepath.Dir(df.FilePath()))] = append(files[filepath.Base(filepath.Dir(df.FilePath()))], fileOf(t, df.FilePath()))
+	}
+	later, err := filepath.Glob(filepath.Join(filepath.Dir(fileOf(t, backup)), "*.metadata.json"))
+	require.NoError(t, err)
+	for _, f := range later {
+		if f != fileOf(t, backup) {
+			require.NoError(t, os.Remove(f))
+		}
+	}
+	pointTo(t, l, backup)
+	return seen, files
+}
+
+// twoDays is a segment of which each second row is of the next day.
+func twoDays(t *testing.T, seq uint64, n int) Segment {
+	t.Helper()
+	rows := rowsAt(day0, n)
+	for i := 1; i < n; i += 2 {
+		rows[i].at = rows[i].at.AddDate(0, 0, 1)
+	}
+	return segment(t, newSegment(t, seq, 1).ID, rows)
+}
+
+// Of a segment in two files one is lost: the other one is left alone, so that its rows do not hide the ones before them from who
+// looks the segment up; and a beginning that is left is taken.
+func TestStrays_of_a_segment_that_is_not_whole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	seg, other := twoDays(t, 1, 6), newSegment(t, 2, 3)
+	tbl := events(t, l)
+	seen, files := wentBack(t, l, tbl, seg, other)
+	require.Len(t, files["timestamp_day=2026-05-17"], 2)
+	require.Len(t, files["timestamp_day=2026-05-18"], 1)
+	require.NoError(t, os.Remove(files["timestamp_day=2026-05-18"][0]))
+	again := lakeAt(t, dir, hooks{})
+	p := past(t, again, seen)
+	require.Nil(t, p.Forward)
+	require.NoError(t, p.FindStrays(t.Context()))
+	require.Len(t, p.Strays, 2)
+	require.Contains(t, p.Strays[0].Why, "row 1 of segment "+seg.ID)
+	require.EqualValues(t, 3, p.Strays[0].Rows)
+	require.EqualValues(t, 5, p.Named[seg.ID])
+	require.NoError(t, p.AddStrays(t.Context()))
+	requireExactly(t, again, other)
+	found, err := p.Lookup(t.Context(), []string{seg.ID, other.ID})
+	require.NoError(t, err)
+	require.Equal(t, committed(other), found)
+	_, err = events(t, again).Commit(t.Context(), []Segment{seg, other})
+	require.NoError(t, err)
+	requireExactly(t, again, seg, other)
+}
+
+// A file that compaction made has rows that the table has, too: not it is taken but the one it was made from, and where that is
+// gone its rows are named.
+func TestStrays_beside_compaction(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("gone_%t", gone), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l := lakeAt(t, dir, hooks{})
+			tbl := events(t, l)
+			all := commitEach(t, tbl, 1)
+			_, backup := tbl.Head()
+			kept, err := os.ReadFile(fileOf(t, backup)) // it is too old for the table to keep it
+			require.NoError(t, err)
+			all = append(all, commitEach(t, tbl, 23)...)
+			before := manifestFiles(t, l)
+			compactAll(t, l)
+			require.Less(t, len(manifestFiles(t, l)), 24, "merged")
+			seen := seenOf(tbl)
+			later, err := filepath.Glob(filepath.Join(filepath.Dir(fileOf(t, backup)), "*.metadata.json"))
+			require.NoError(t, err)
+			for _, f := range later {
+				require.NoError(t, os.Remove(f))
+			}
+			require.NoError(t, os.WriteFile(fileOf(t, backup), kept, 0o600))
+			pointTo(t, l, backup)
+			again := lakeAt(t, dir, hooks{})
+			first := manifestFiles(t, again)
+			require.Len(t, first, 1)
+			for _, df := range before {
+				if gone && df.FilePath() != first[0].FilePath() {
+					require.NoError(t, os.Remove(fileOf(t, df.FilePath())))
+				}
+			}
+			p := past(t, again, seen)
+			require.NoError(t, p.FindStrays(t.Context()))
+			require.NoError(t, p.AddStrays(t.Context()))
+			var whole []Segment
+			for _, s := range all {
+				found, err := p.Lookup(t.Context(), []string{s.ID})
+				require.NoError(t, err)
+				if found[s.ID] == 2 {
+					whole = append(whole, s)
+				} else {
+					require.EqualValues(t, 2, p.Named[s.ID])
+				}
+			}
+			requireExactly(t, again, whole...)
+			require.Equal(t, gone, len(whole) < len(all), "%d of %d", len(whole), len(all))
+			for _, f := range p.Strays {
+				if f.Why != "" {
+					require.EqualValues(t, 2*(len(all)-len(whole)), f.Rows)
+					require.Contains(t, f.Why, "some of its rows are in the table")
+				}
+			}
+		})
+	}
 }
