@@ -14,8 +14,10 @@ const (
 	// mergeFiles of one level are a merge, and also the factor from one level to the next: a file made of eight of a
 	// level is of a higher one, so a row is written again once per level.
 	mergeFiles = 8
-	// mergeFanIn is how many files one merge takes.
+	// mergeFanIn is how many files one merge takes, and mergeOpen how many of them may have rows of the same time: those
+	// are open at once, at some 4 MB each.
 	mergeFanIn = 64
+	mergeOpen  = 16
 )
 
 // mergeFile is a data file that may be merged.
@@ -96,7 +98,7 @@ func dueMerges(files []mergeFile, l limits) [][]mergeFile {
 }
 
 // dueMerge chooses among the files of one partition. Files of lower levels come along when there is room: they only rise.
-// What is taken ends when it makes a full file.
+// What is taken ends when it makes a full file, and before it would take too much memory.
 func dueMerge(files []mergeFile, l limits) []mergeFile {
 	count := map[int]int{}
 	for _, f := range files {
@@ -107,7 +109,7 @@ func dueMerge(files []mergeFile, l limits) []mergeFile {
 			continue
 		}
 		taken := slices.DeleteFunc(slices.Clone(files), func(f mergeFile) bool { return f.level > level })
-		if len(taken) > mergeFanIn {
+		if len(taken) > mergeFanIn || overlap(taken) > mergeOpen {
 			taken = slices.DeleteFunc(taken, func(f mergeFile) bool { return f.level < level })
 		}
 		slices.SortFunc(taken, func(a, b mergeFile) int {
@@ -115,6 +117,9 @@ func dueMerge(files []mergeFile, l limits) []mergeFile {
 		})
 		var size int64
 		for i, f := range taken {
+			if overlap(taken[:i+1]) > mergeOpen {
+				return taken[:i]
+			}
 			if size += f.df.FileSizeBytes(); size >= l.fileBytes/4*3 || i+1 == mergeFanIn {
 				return taken[:i+1]
 			}

@@ -16,8 +16,7 @@ import (
 type merger struct {
 	ctx     context.Context
 	columns *arrow.Schema
-	sources sourceHeap
-	all     []*mergeSource
+	sources sourceHeap // those with rows left
 	limits  limits
 }
 
@@ -29,24 +28,25 @@ func (h sourceHeap) Less(i, j int) bool { return h[i].first().less(h[j].first())
 func (h sourceHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *sourceHeap) Push(any)          {} // nothing is added to it
 func (h *sourceHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
+	n := len(*h) - 1
+	last := (*h)[n]
+	(*h)[n] = nil // what was read of it is garbage
+	*h = (*h)[:n]
 	return last
 }
 
 func (l *Lake) newMerger(ctx context.Context, files []mergeFile, columns *arrow.Schema) *merger {
 	m := &merger{ctx: ctx, columns: columns, limits: l.limits}
-	batch := 2 * l.limits.chunkBytes / int64(overlap(files))
+	batch := l.limits.chunkBytes / 4 / int64(overlap(files)) // of rows as files have them; in memory they are several times as large
 	for _, f := range files {
-		m.all = append(m.all, &mergeSource{lake: l, f: f, columns: columns, batch: batch})
+		m.sources = append(m.sources, &mergeSource{lake: l, f: f, columns: columns, batch: batch})
 	}
-	m.sources = append(m.sources, m.all...)
 	queue.Init(&m.sources)
 	return m
 }
 
 func (m *merger) close() {
-	for _, s := range m.all {
+	for _, s := range m.sources {
 		s.close()
 	}
 }
