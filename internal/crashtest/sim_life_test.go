@@ -224,25 +224,27 @@ func (w *sim) broken(format string, args ...any) {
 	w.wrong.add(format, args...)
 }
 
-// stable is a path with a short name for each segment in place of what is random.
+// stable is a path with a short name in place of what is random: each segment, and the writer of a void number.
 func (w *sim) stable(path string) string {
 	base := filepath.Base(path)
-	i := strings.Index(base, ".arrow")
-	if i < 0 {
+	letter, cut := "S", strings.Index(base, ".arrow")
+	if strings.HasSuffix(base, ".void") {
+		letter, cut = "W", strings.Index(base, "-")
+	}
+	if cut < 0 {
 		return path
 	}
-	id := base[:i]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	short, ok := w.names[id]
+	short, ok := w.names[base[:cut]]
 	if !ok {
-		short = fmt.Sprintf("S%03d", len(w.names))
-		w.names[id] = short
+		short = fmt.Sprintf("%s%03d", letter, len(w.names))
+		w.names[base[:cut]] = short
 	}
-	return filepath.Join(filepath.Dir(path), short+base[i:])
+	return filepath.Join(filepath.Dir(path), short+base[cut:])
 }
 
-// short is a text with the short names of segments.
+// short is a text with those short names.
 func (w *sim) short(text string) string {
 	for id, short := range w.names {
 		text = strings.ReplaceAll(text, id, short)

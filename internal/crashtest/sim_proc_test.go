@@ -91,6 +91,7 @@ func (w *sim) startWriter() *proc {
 	opt := mirror.Options{
 		FS: p.fs, Dir: root, Store: w.plant.storeOf(simStore{p}), Concurrency: w.plan.uploads, SweepInterval: w.plan.sweep,
 		ActiveInterval: w.plan.active, AttemptTimeout: 5 * time.Second,
+		Draw: func(n int64) int64 { return w.k.Load() * 7919 % n },
 	}
 	m, err := mirror.New(opt)
 	if err != nil {
@@ -193,6 +194,7 @@ func (p *proc) step(k int, op simfs.Op) error {
 	w.note(k, p, op, err)
 	if err == nil {
 		w.watch(p, op)
+		w.meet(p, op)
 	}
 	return err
 }

@@ -44,6 +44,9 @@ type sim struct {
 	wrong  violations
 	names  map[string]string // of segments, in order of their appearance
 
+	met     map[string]map[string]bool // events of docs/lifecycle.md: whose they were
+	unknown []string                   // operations of no event
+
 	k       atomic.Int64
 	struck  chan death
 	landing sync.WaitGroup // what is on its way to the store or the catalog
@@ -66,7 +69,7 @@ func simulateSeed(t *testing.T, plan simPlan, plant simBug, kept int) *sim {
 	t.Helper()
 	w := &sim{
 		kept: kept, plan: plan, plant: plant, store: &storetest.Store{}, tables: newCatalog(), procs: map[string]*proc{},
-		rng: plan.source(simSteps), faults: slices.Clone(plan.faults), names: map[string]string{},
+		rng: plan.source(simSteps), faults: slices.Clone(plan.faults), names: map[string]string{}, met: map[string]map[string]bool{},
 	}
 	simulate(t, plan.source(simTurns), nil, func(s *sched) {
 		pace := plan.source(simDisk)

@@ -39,7 +39,7 @@ func (m *Mirror) beMarked(ctx context.Context) error {
 func (m *Mirror) markOnly(ctx context.Context, root *segment.Root) {
 	for tries := 1; ; tries++ {
 		err := m.mark(ctx, root.UUID())
-		if err == nil || !rest(ctx, backoff(tries, retryFirst, retryLongest)) {
+		if err == nil || !rest(ctx, backoff(tries, retryFirst, retryLongest, m.opt.Draw)) {
 			return
 		}
 		m.met.failed(reasonSweep)

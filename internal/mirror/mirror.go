@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,8 @@ type Options struct {
 	Logger *zap.Logger
 	Meter  metric.Meter
 	Now    func() time.Time
+	// Draw is where the random part of a wait comes from: [0, n) (rand.Int64N).
+	Draw func(n int64) int64
 	// Status is told when uploads begin to fail for longer than a minute, and nil when they work again. Must not block.
 	Status func(error)
 }
@@ -61,6 +64,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Draw == nil {
+		o.Draw = rand.Int64N
 	}
 	if o.Status == nil {
 		o.Status = func(error) {}
@@ -96,11 +102,11 @@ func New(opt Options) (*Mirror, error) {
 	}
 	m := &Mirror{
 		opt: opt, met: met,
-		queue: newQueue(opt.Now), seen: newConfirmations(opt.Now),
+		queue: newQueue(opt.Now, opt.Draw), seen: newConfirmations(opt.Now),
 		idle: make(chan struct{}, 1), sweepNow: make(chan struct{}, 1),
 		actives: map[segment.ID]int64{},
 	}
-	m.store = trouble{log: opt.Logger, now: opt.Now, status: opt.Status}
+	m.store = trouble{log: opt.Logger, now: opt.Now, draw: opt.Draw, status: opt.Status}
 	if err := met.observe(m); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package mirror
 import (
 	"container/heap"
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,6 +33,7 @@ type job struct {
 // queue orders jobs by age; those that failed wait for their time.
 type queue struct {
 	now  func() time.Time
+	draw func(int64) int64
 	wake chan struct{} // one slot
 
 	mu    sync.Mutex
@@ -42,9 +42,9 @@ type queue struct {
 	later jobHeap             // by due
 }
 
-func newQueue(now func() time.Time) queue {
+func newQueue(now func() time.Time, draw func(int64) int64) queue {
 	return queue{
-		now: now, wake: make(chan struct{}, 1), known: map[segment.ID]*job{},
+		now: now, draw: draw, wake: make(chan struct{}, 1), known: map[segment.ID]*job{},
 		ready: jobHeap{less: func(a, b *job) bool { return a.since.Before(b.since) }},
 		later: jobHeap{less: func(a, b *job) bool { return a.due.Before(b.due) }},
 	}
@@ -126,7 +126,7 @@ func (q *queue) again(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j.tries++
-	j.due = q.now().Add(backoff(j.tries, retryFirst, retryLongest))
+	j.due = q.now().Add(backoff(j.tries, retryFirst, retryLongest, q.draw))
 	heap.Push(&q.later, j)
 	q.signal()
 }
@@ -161,12 +161,12 @@ func (q *queue) oldest() time.Duration {
 
 // backoff doubles from first with each try up to longest, and draws from the upper half, so that many do not come back
 // at once.
-func backoff(tries int, first, longest time.Duration) time.Duration {
+func backoff(tries int, first, longest time.Duration, draw func(int64) int64) time.Duration {
 	d := longest
 	if shift := tries - 1; shift < 20 {
 		d = min(first<<shift, longest)
 	}
-	return d/2 + rand.N(d/2+1)
+	return d/2 + time.Duration(draw(int64(d/2+1)))
 }
 
 // jobHeap implements heap.Interface.

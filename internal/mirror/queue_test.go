@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ func TestQueue_no_uploader_sleeps_beside_work(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const uploaders = 4
-		q := newQueue(time.Now)
+		q := newQueue(time.Now, rand.Int64N)
 		taken := make(chan *job, uploaders)
 		for range uploaders {
 			go func() { taken <- q.take(t.Context()) }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/siglakecol/siglakecol/internal/objstore"
@@ -78,7 +79,7 @@ func (r *restore) ask(ctx context.Context, step string, call func(ctx context.Co
 			return errors.Join(err, ctx.Err())
 		case !errors.Is(err, errSilent):
 			return &StoreError{err}
-		case tries == askTries || !rest(ctx, backoff(tries, retryFirst, retryLongest)):
+		case tries == askTries || !rest(ctx, backoff(tries, retryFirst, retryLongest, rand.Int64N)):
 			return &StoreError{fmt.Errorf("%s: %w, tried %d times", step, err, tries)}
 		}
 	}

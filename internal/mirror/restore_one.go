@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -145,7 +146,7 @@ func (r *restore) get(ctx context.Context, f find) (body []byte, err error) {
 		if err == nil || tries == getTries || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrSpecial) {
 			return body, err
 		}
-		if !rest(ctx, backoff(tries, retryFirst, retryLongest)) {
+		if !rest(ctx, backoff(tries, retryFirst, retryLongest, rand.Int64N)) {
 			return nil, ctx.Err()
 		}
 	}

@@ -22,6 +22,7 @@ const (
 type trouble struct {
 	log    *zap.Logger
 	now    func() time.Time
+	draw   func(int64) int64
 	status func(error)
 
 	mu     sync.Mutex
@@ -75,5 +76,5 @@ func (t *trouble) pause(atOnce int) time.Duration {
 	if t.fails < atOnce {
 		return 0
 	}
-	return backoff(t.fails-atOnce+1, pauseFirst, pauseLongest)
+	return backoff(t.fails-atOnce+1, pauseFirst, pauseLongest, t.draw)
 }

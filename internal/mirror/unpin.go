@@ -29,7 +29,10 @@ func (u *unpins) add(l segment.Lane) {
 func (u *unpins) take() []segment.Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	lanes := slices.Collect(maps.Values(u.lanes))
+	lanes := make([]segment.Lane, 0, len(u.lanes))
+	for _, key := range slices.Sorted(maps.Keys(u.lanes)) {
+		lanes = append(lanes, u.lanes[key])
+	}
 	clear(u.lanes)
 	return lanes
 }

@@ -1,10 +1,12 @@
 package wal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,7 +125,7 @@ func (c *committing) finish(a *awaited, err error) {
 	close(a.done)
 }
 
-// due are the segments to look for, or all; more is false, and watched with it, when nobody waits any more.
+// due are the segments to look for, or all, the oldest first; more is false, and watched with it, when nobody waits any more.
 func (c *committing) due(now time.Time, all bool) (due []*awaited, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,6 +134,9 @@ func (c *committing) due(now time.Time, all bool) (due []*awaited, more bool) {
 			due = append(due, a)
 		}
 	}
+	slices.SortFunc(due, func(a, b *awaited) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.id.String(), b.id.String()))
+	})
 	c.watched = len(c.segments) > 0
 	return due, c.watched
 }
