@@ -308,6 +308,7 @@ func TestTables_a_broken_table_hides_no_other(t *testing.T) {
 	require.NoError(t, err)
 	_, metadata := broken.Head()
 	require.NoError(t, newSyncIO(osDisk{}).WriteFile(metadata, []byte("{")))
+	forget(l)
 	infos, err := l.Tables(t.Context())
 	require.ErrorContains(t, err, "tenant_broken.events")
 	require.Len(t, infos, 1)

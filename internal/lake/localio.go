@@ -272,7 +272,7 @@ func registerIO(ctx context.Context) error {
 	known := iceio.GetRegisteredSchemes()
 	for _, scheme := range objectSchemes() {
 		if !slices.Contains(known, scheme) {
-			iceio.Register(scheme, func(ctx context.Context, _ *url.URL, _ map[string]string) (iceio.IO, error) { return storesOf(ctx) })
+			iceio.Register(scheme, func(ctx context.Context, _ *url.URL, _ map[string]string) (iceio.IO, error) { return ioOf(ctx) })
 		}
 	}
 	return nil

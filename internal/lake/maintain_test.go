@@ -224,6 +224,7 @@ func TestMaintain_every_table_of_ours_R34(t *testing.T) {
 	good, err := l.io.ReadFile(broken)
 	require.NoError(t, err)
 	require.NoError(t, l.io.WriteFile(broken, []byte("{")))
+	forget(l)
 
 	k := newKeeper(l, 2)
 	require.ErrorContains(t, k.round(ctx), "siglake.events")

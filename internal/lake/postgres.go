@@ -123,8 +123,9 @@ func openPostgres(ctx context.Context, cfg *pgx.ConnConfig, place string, readOn
 	if err != nil {
 		return opened{}, err
 	}
+	at := pointers{db, "$"}
 	return opened{
-		cat: sqlCatalog{cat}, db: db,
+		cat: newSQLCatalog(cat, at), pointers: at,
 		close: func() error { return errors.Join(cat.Close(), db.Close()) },
 	}, nil
 }

@@ -2,10 +2,8 @@ package lake
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/apache/iceberg-go/table"
 )
@@ -59,9 +57,7 @@ func (p *Past) set(ctx context.Context) error {
 	case l.db == nil:
 		return fmt.Errorf("%w: let its own tools drop table %s and keep the files, then run it again: it registers %s", ErrRepoint, p.Table, p.Forward.Metadata)
 	}
-	n, err := l.change(ctx, `UPDATE iceberg_tables SET metadata_location = $1, previous_metadata_location = $2
-		WHERE catalog_name = $3 AND table_namespace = $4 AND table_name = $5 AND metadata_location = $6`,
-		p.Forward.Metadata, p.Have.Metadata, catalogName, p.id[0], p.id[1], p.Have.Metadata)
+	n, err := l.repoint(ctx, p.id, p.Have.Metadata, p.Forward.Metadata)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("the catalog shows %s of %s no more", p.Have.Metadata, p.Table)
 	}
@@ -73,9 +69,7 @@ func (l *Lake) register(ctx context.Context, id table.Identifier, metadata strin
 	if l.opened.register != nil {
 		return l.opened.register(l.io.with(ctx), id, metadata)
 	}
-	_, err := l.change(ctx, `INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)
-		VALUES ($1, $2, $3, $4, 'TABLE')`, catalogName, id[0], id[1], metadata)
-	return err
+	return l.enlist(ctx, id, metadata)
 }
 
 // pointer is the metadata file that a SQL catalog names, also one that is gone.
@@ -83,28 +77,5 @@ func (l *Lake) pointer(ctx context.Context, id table.Identifier) (string, error)
 	if l.db == nil {
 		return "", fmt.Errorf("%w: a REST catalog does not tell which file it has lost", ErrRepoint)
 	}
-	const query = `SELECT metadata_location FROM iceberg_tables WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3`
-	var at sql.NullString
-	err := l.db.QueryRowContext(ctx, l.dialect(query), catalogName, id[0], id[1]).Scan(&at)
-	if err != nil {
-		return "", fmt.Errorf("ask the catalog for the metadata file of %s: %w", strings.Join(id, "."), err)
-	}
-	return at.String, nil
-}
-
-// change carries out one statement of a SQL catalog, and returns how many rows it changed.
-func (l *Lake) change(ctx context.Context, query string, args ...any) (int64, error) {
-	done, err := l.db.ExecContext(ctx, l.dialect(query), args...)
-	if err != nil {
-		return 0, fmt.Errorf("change the catalog: %w", err)
-	}
-	return done.RowsAffected()
-}
-
-// dialect writes the placeholders of a statement as the catalog's database reads them: SQLite numbers ?1, not $1.
-func (l *Lake) dialect(query string) string {
-	if l.inPlace == nil { // PostgreSQL
-		return query
-	}
-	return strings.ReplaceAll(query, "$", "?")
+	return l.metadataOf(ctx, id)
 }

@@ -2,7 +2,6 @@ package lake
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/iceberg-go"
-	sqlcat "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 )
 
@@ -40,8 +38,8 @@ type source struct {
 
 // opened is an open catalog.
 type opened struct {
-	cat iceCatalog
-	db  *sql.DB // of a SQL catalog; nil otherwise
+	cat      iceCatalog
+	pointers // of a SQL catalog; without a database otherwise
 	// inPlace finds out that the catalog is no longer the one that was opened; nil where that shows by itself.
 	inPlace func() error
 	// make makes a table if there is none of its name; nil: a commit does that requires that there is none.
@@ -119,8 +117,6 @@ func sourceOf(opt Options) (source, error) {
 func sqlProperties(place string, mayMake bool) iceberg.Properties {
 	return iceberg.Properties{"warehouse": place, "init_catalog_tables": strconv.FormatBool(mayMake)}
 }
-
-type sqlCatalog struct{ *sqlcat.Catalog }
 
 func (c sqlCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
 	return listed(c.ListTables(ctx, ns))

@@ -57,8 +57,9 @@ func openSQLite(ctx context.Context, path, place string, readOnly bool) (_ opene
 	if err != nil {
 		return opened{}, err
 	}
+	at := pointers{db, "?"}
 	return opened{
-		cat: sqlCatalog{cat}, db: db, inPlace: func() error { return sameFile(path, file) },
+		cat: newSQLCatalog(cat, at), pointers: at, inPlace: func() error { return sameFile(path, file) },
 		close: func() error { return errors.Join(cat.Close(), db.Close()) },
 	}, nil
 }

@@ -154,8 +154,11 @@ func (s *stores) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, storesKey{}, s)
 }
 
+// ioOf is storesOf for iceberg-go.
+func ioOf(ctx context.Context) (iceio.IO, error) { return storesOf(ctx) }
+
 // storesOf is what with put there.
-func storesOf(ctx context.Context) (iceio.IO, error) {
+func storesOf(ctx context.Context) (*stores, error) {
 	s, ok := ctx.Value(storesKey{}).(*stores)
 	if !ok {
 		return nil, errors.New("an object store was asked for without its lake")
