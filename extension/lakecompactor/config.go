@@ -73,6 +73,9 @@ type RetentionConfig struct {
 	// Mirror is for their copies in the mirror, counted from when they were found committed and gone from the volume.
 	// 0: they stay.
 	Mirror time.Duration `mapstructure:"mirror"`
+	// Table is for rows in the tables: a day, UTC, by the rows' timestamp, goes as a whole when it ended that long ago.
+	// 0: they stay.
+	Table time.Duration `mapstructure:"table"`
 
 	// prevent unkeyed literals
 	_ struct{}
@@ -171,8 +174,18 @@ func (c *RetentionConfig) Validate() error {
 	if c.Mirror != 0 && c.Mirror < mirror.LeastKeep {
 		errs = append(errs, fmt.Errorf("mirror: %s is below %s, within which an upload may still be on its way; give for example 24h, or 0 for never", c.Mirror, mirror.LeastKeep))
 	}
+	if c.Table != 0 && c.Table < leastTableRetention {
+		errs = append(errs, fmt.Errorf("table: %s is below %s, the size of a day partition; give for example 720h for 30 days, or 0 for never", c.Table, leastTableRetention))
+	}
 	return errors.Join(errs...)
 }
+
+// leastTableRetention is a day, which is what goes at a time.
+const leastTableRetention = 24 * time.Hour
+
+// settled is how old the newest segment of a day must be for the day to be deleted: until then the drain, after a restart,
+// or the mirror's retention may ask the table whether the segment is committed.
+func (c *RetentionConfig) settled() time.Duration { return 24*time.Hour + max(24*time.Hour, c.Mirror) }
 
 // Validate is called for the section by itself.
 func (c *SnapshotsConfig) Validate() error {

@@ -60,7 +60,7 @@ func TestConfig(t *testing.T) {
 			Gate:         GateConfig{Bytes: 1 << 20, Age: 2 * time.Second},
 			PollInterval: 500 * time.Millisecond,
 			Maintenance:  "off",
-			Retention:    RetentionConfig{WAL: 10 * time.Minute, Mirror: 48 * time.Hour},
+			Retention:    RetentionConfig{WAL: 10 * time.Minute, Mirror: 48 * time.Hour, Table: 720 * time.Hour},
 			Mirror: stores.MirrorConfig{BucketURL: "s3://telemetry", Prefix: "copies", S3: stores.S3Config{
 				Endpoint: "https://s3.example.net", Checksum: "when_required",
 			}},
@@ -124,6 +124,7 @@ func TestValidate(t *testing.T) {
 		{"maintenance", func(c *Config) { c.Maintenance = "on" }, `maintenance: "on" is neither auto nor off`},
 		{"snapshots", func(c *Config) { c.Snapshots.RetainLast = -1 }, `snapshots: retain_last: -1 is not a number of snapshots`},
 		{"snapshots_interval", func(c *Config) { c.Snapshots.Interval = 0 }, `snapshots: interval: 0s is too short`},
+		{"table", func(c *Config) { c.Retention.Table = 23 * time.Hour }, `retention: table: 23h0m0s is below 24h0m0s, the size of a day partition; give for example 720h for 30 days, or 0 for never`},
 		{"retention", func(c *Config) { c.Retention.WAL = 0 }, `retention: wal: 0s is not a duration`},
 		{
 			"promote_to_a_column_of_ours", func(c *Config) { c.Promote = []PromoteConfig{{Attribute: "x"}, {Attribute: "body"}} },

@@ -70,6 +70,9 @@ func (c *compactor) Shutdown(ctx context.Context) error {
 // nothing.
 const compactInterval = 10 * time.Second
 
+// dropInterval is how often tables are looked through for days whose time is over.
+const dropInterval = 10 * time.Minute
+
 func (c *compactor) run(ctx context.Context) error {
 	meter := c.set.MeterProvider.Meter(scopeName)
 	promote, err := c.cfg.promotions()
@@ -109,6 +112,11 @@ func (c *compactor) run(ctx context.Context) error {
 		}
 		if c.cfg.Maintenance == maintenanceAuto {
 			beside.Go(func() { l.Compact(ctx, lake.Compaction{Interval: compactInterval}) })
+		}
+		if keep := c.cfg.Retention; keep.Table > 0 {
+			beside.Go(func() {
+				l.DropOldDays(ctx, lake.Retention{Keep: keep.Table, Settled: keep.settled(), Interval: dropInterval})
+			})
 		}
 		if retention != nil {
 			beside.Go(func() { c.retain(ctx, l, retention) })

@@ -35,6 +35,7 @@ type metrics struct {
 	mostSnapshots, upkeepFailing                 metric.Int64Gauge
 
 	compaction compactionMetrics
+	retention  retentionMetrics
 }
 
 func meterOf(opt Options) metric.Meter {
@@ -84,6 +85,9 @@ func newMetrics(m metric.Meter, promote *otelarrow.Promotions) (*metrics, error)
 			metric.WithDescription("Time of a transaction from the load of the table to the answer of the catalog."))
 	}
 	if err != nil {
+		return nil, err
+	}
+	if out.retention, err = newRetentionMetrics(m); err != nil {
 		return nil, err
 	}
 	if out.compaction, err = newCompactionMetrics(m); err != nil {

@@ -308,11 +308,20 @@ func parseOwnID(s string) (ownID, bool) {
 	if id.seq, err = strconv.ParseUint(s[50:], 10, 64); err != nil {
 		return id, false
 	}
-	return id, id.String() == s
+	var b [maxOwnID]byte
+	return id, string(id.append(b[:0])) == s
 }
 
-func (id ownID) String() string {
-	return fmt.Sprintf("%s-%x-%d", id.uuid, id.writer, id.seq)
+func (id ownID) String() string { return string(id.append(make([]byte, 0, maxOwnID))) }
+
+// append is String for who has room: a commit spells each id of the proof several times.
+func (id ownID) append(b []byte) []byte {
+	for i, end := range []int{4, 6, 8, 10, 16} {
+		from := []int{0, 4, 6, 8, 10}[i]
+		b = append(hex.AppendEncode(b, id.uuid[from:end]), '-')
+	}
+	b = append(hex.AppendEncode(b, id.writer[:]), '-')
+	return strconv.AppendUint(b, id.seq, 10)
 }
 
 // made is the time in the id, Unix ms: the first 48 bits of a version 7 UUID.
