@@ -33,6 +33,7 @@ func (l *lane) batch(ctx, work context.Context, files []*file) error {
 		return err
 	}
 	defer release()
+	l.at(fmt.Sprintf("claim and read %d segments", len(files)))
 	claimed, err := l.claim(files)
 	if err != nil {
 		return err

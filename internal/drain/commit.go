@@ -28,9 +28,10 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 	if len(group) == 0 {
 		return nil
 	}
+	l.at(fmt.Sprintf("commit of %d segments", len(group)))
 	begin := time.Now()
 	out, err := t.Commit(ctx, lakeSegments(group))
-	l.d.m.observeCommit(time.Since(begin))
+	l.d.observeCommit(time.Since(begin), group[0].file.late)
 	l.d.m.rows.add64(out.RowsWritten)
 	l.d.m.duplicates.add64(out.Duplicates)
 	if err != nil {

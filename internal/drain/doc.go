@@ -12,6 +12,8 @@
 //	mark     modification time set to now, then processing → committed (one Move)
 //	retire   unlinked from committed when the mark is old enough and no pin names it
 //
+// Segments with rows of another day than their own (late.go) share no commit with others and take turns with them.
+//
 // A crash before the commit leaves segments in processing whose rows the table lacks, one after it segments
 // whose rows it has. Which of the two, the next start asks the table: processing → orphans, then → committed
 // or → sealed. Nobody guesses: what cannot be asked is held and reported.

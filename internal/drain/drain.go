@@ -35,8 +35,10 @@ type drain struct {
 	scans *semaphore.Weighted // lanes being listed
 	reads chan struct{}       // segments being decoded
 
-	mu      sync.Mutex
-	lakeErr error // why the lake is not open
+	mu         sync.Mutex
+	lakeErr    error         // why the lake is not open
+	commitTime time.Duration // of the last commits that were not of late segments
+	stretched  time.Duration // the gate's age where that is above GateAge (gate.go)
 
 	passes sync.WaitGroup   // and the opening of the lake, and what runs beside
 	lanes  map[string]*lane // by key; the loop's own

@@ -23,7 +23,8 @@ type lane struct {
 	log *zap.Logger
 
 	busy  atomic.Bool
-	woken atomic.Int64 // unix ns of the lane's drain.wake as last heeded; 0: none
+	step  atomic.Pointer[progress] // nil: no pass has begun
+	woken atomic.Int64             // unix ns of the lane's drain.wake as last heeded; 0: none
 
 	started  bool             // processing/ of the last life has been seen to
 	listed   bool             // sealed/ has been listed in this life
@@ -118,6 +119,7 @@ type step struct {
 
 // pass does what there is to do in the lane and publishes what is wrong. What went wrong is logged here, once.
 func (l *lane) pass(ctx, work context.Context) {
+	l.at("look at the directories")
 	l.try(ctx, &l.preparing, l.prepare)
 	if l.preparing.err == nil {
 		audit := func() error { return l.audit(ctx) }

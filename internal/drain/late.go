@@ -52,11 +52,3 @@ func (l *lane) pace(group []item, out lake.Outcome) {
 		l.lateAge = min(time.Duration(out.FilesWritten)*filePace, longestLate)
 	}
 }
-
-// gateAge is the age at which a segment opens the gate.
-func (l *lane) gateAge(f *file) time.Duration {
-	if f.late {
-		return max(l.d.opt.GateAge, l.lateAge)
-	}
-	return l.d.opt.GateAge
-}

@@ -108,6 +108,7 @@ func (d *drain) tellStrangers(names []string) {
 func (d *drain) publish(scan error) {
 	var sum laneView
 	var failing []string
+	var dirty, stalled int
 	errs := make(map[string]error)
 	for _, l := range d.lanes {
 		v := l.view()
@@ -120,9 +121,18 @@ func (d *drain) publish(scan error) {
 		if v.pending > 0 && (sum.oldest.IsZero() || v.oldest.Before(sum.oldest)) {
 			sum.oldest = v.oldest
 		}
-		if v.err != nil {
+		if v.pending > 0 {
+			dirty++
+		}
+		err := l.stalled()
+		if err != nil {
+			stalled++
+		} else {
+			err = v.err
+		}
+		if err != nil {
 			failing = append(failing, l.dir.Key())
-			errs[l.dir.Key()] = v.err
+			errs[l.dir.Key()] = err
 		}
 	}
 	ctx := context.Background()
@@ -133,6 +143,8 @@ func (d *drain) publish(scan error) {
 	d.m.inPoison.Record(ctx, int64(sum.poison))
 	d.m.inStale.Record(ctx, int64(sum.stale))
 	d.m.lanesFailing.Record(ctx, int64(len(failing)))
+	d.m.lanesStalled.Record(ctx, int64(stalled))
+	d.stretch(dirty)
 	age := 0.0
 	if !sum.oldest.IsZero() {
 		age = max(0, wall(d.opt.Now()).Sub(sum.oldest).Seconds())

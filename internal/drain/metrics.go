@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -21,6 +20,8 @@ type metrics struct {
 	inPoison     metric.Int64Gauge
 	inStale      metric.Int64Gauge
 	lanesFailing metric.Int64Gauge
+	lanesStalled metric.Int64Gauge
+	gateAge      metric.Float64Gauge
 
 	commitsDone, commitsPartial, commitsFailed counter
 	commitTime                                 metric.Float64Histogram
@@ -100,6 +101,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			"Segments that lie in stale/ now, for another incarnation of their table."),
 		lanesFailing: b.gauge("siglake_compactor_lanes_failing", "{lane}",
 			"Lanes whose last commit or directory operation went wrong."),
+		lanesStalled: b.gauge("siglake_compactor_lanes_stalled", "{lane}",
+			"Lanes whose drain has been at one step for ten minutes or more."),
+		gateAge: b.seconds("siglake_compactor_gate_age_seconds",
+			"Age at which sealed segments are committed: gate::age, or longer when a commit of each lane that has some takes longer."),
 		commitTime: b.histogram("siglake_compactor_commit_duration_seconds",
 			"Time of one commit, from the first Parquet byte to the catalog's answer.",
 			0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
@@ -145,8 +150,4 @@ func (m *metrics) addLabelled(b *builder) {
 			attribute.String("action", action))
 	}
 	m.orphansDeleted, m.orphansBack = orphan("deleted"), orphan("requeued")
-}
-
-func (m *metrics) observeCommit(took time.Duration) {
-	m.commitTime.Record(context.Background(), took.Seconds())
 }

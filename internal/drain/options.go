@@ -67,6 +67,7 @@ type Options struct {
 	Retain           time.Duration // how long a committed segment stays, from its mark on (60 s)
 	RetainPartial    time.Duration // the same for one that a recovery sealed (24 h)
 	Grace            time.Duration // how long a commit in hand may go on after ctx ended (20 s)
+	StallAfter       time.Duration // how long a lane may be at one step until Status hears of it (10 min)
 
 	Logger *zap.Logger
 	Meter  metric.Meter
@@ -92,6 +93,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Retain, time.Minute)
 	setDefault(&o.RetainPartial, 24*time.Hour)
 	setDefault(&o.Grace, 20*time.Second)
+	setDefault(&o.StallAfter, 10*time.Minute)
 	setDefault(&o.Holder, "siglake drain")
 	if o.Lake == nil && o.OpenLake == nil && o.Catalog == nil {
 		return o, errors.New("drain: neither Options.Lake nor Options.OpenLake is set")

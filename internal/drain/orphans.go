@@ -80,6 +80,7 @@ func (l *lane) inspect(ctx context.Context, name string) (orphan, otelarrow.Sign
 		return orphan{}, 0, err
 	}
 	defer release()
+	l.at("read orphan " + name)
 	it, err := l.load(segment.Orphans, f)
 	if err != nil {
 		return orphan{}, 0, err

@@ -142,6 +142,7 @@ func (l *lane) prove(ctx, work context.Context, name string) error {
 		return err
 	}
 	defer release()
+	l.at("look up committed segment " + name)
 	it, err := l.load(segment.Committed, f)
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(l.marks, name)
