@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"sync"
 	"syscall"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
@@ -67,29 +65,17 @@ func (d *drain) admit(ctx context.Context, files []*file) (func(), error) {
 		sum += f.weight()
 	}
 	sum = min(sum, d.opt.MaxBytesInFlight) // one larger segment goes alone
-	var held []func()
-	release := func() {
-		for _, f := range slices.Backward(held) {
-			f()
-		}
+	if err := d.heavy.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
-	type share struct {
-		what string
-		of   *semaphore.Weighted
-		n    int64
+	if err := d.bytes.Acquire(ctx, sum); err != nil {
+		d.heavy.Release(1)
+		return nil, fmt.Errorf("wait for memory: %w", err)
 	}
-	shares := []share{{"a turn", d.heavy, 1}, {"memory", d.bytes, sum}}
-	if files[0].late {
-		shares = append([]share{{"a turn of the late", d.lates, 1}}, shares...)
-	}
-	for _, s := range shares {
-		if err := s.of.Acquire(ctx, s.n); err != nil {
-			release()
-			return nil, fmt.Errorf("wait for %s: %w", s.what, err)
-		}
-		held = append(held, func() { s.of.Release(s.n) })
-	}
-	return release, nil
+	return func() {
+		d.bytes.Release(sum)
+		d.heavy.Release(1)
+	}, nil
 }
 
 // claim moves a batch to processing/ and returns what arrived there; a name that is gone was taken by an

@@ -31,7 +31,7 @@ type drain struct {
 
 	bytes *semaphore.Weighted // segment bytes in flight
 	heavy *semaphore.Weighted // batches in flight
-	lates *semaphore.Weighted // of them those of late segments
+	lates lateTurns           // of them those of late segments
 	scans *semaphore.Weighted // lanes being listed
 	reads chan struct{}       // segments being decoded
 
@@ -111,7 +111,6 @@ func newDrain(opt Options, tables Catalog) (*drain, error) {
 		started: time.Now(),
 		bytes:   semaphore.NewWeighted(opt.MaxBytesInFlight),
 		heavy:   semaphore.NewWeighted(lanesAtOnce),
-		lates:   semaphore.NewWeighted(lateAtOnce),
 		scans:   semaphore.NewWeighted(scansAtOnce),
 		// All cores but one: on two, decoding four at a time took the 99th percentile of an answer beside it from 13 ms
 		// to 100 ms (docs/performance.md).

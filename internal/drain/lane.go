@@ -38,6 +38,7 @@ type lane struct {
 	limit    int           // most segments of the next batch; halved by failures, doubled by commits
 	failed   int           // commits that failed in a row
 	lateAge  time.Duration // the gate's age for late segments; 0: that of all (late.go)
+	waits    bool          // it is in the queue for a turn with late segments
 	lateTurn bool          // the next batch is of late segments, if some are due
 
 	preparing, auditing, disposing, draining, retiring step
@@ -120,6 +121,7 @@ type step struct {
 // pass does what there is to do in the lane and publishes what is wrong. What went wrong is logged here, once.
 func (l *lane) pass(ctx, work context.Context) {
 	l.at("look at the directories")
+	l.waits = false
 	l.try(ctx, &l.preparing, l.prepare)
 	if l.preparing.err == nil {
 		audit := func() error { return l.audit(ctx) }
@@ -129,6 +131,9 @@ func (l *lane) pass(ctx, work context.Context) {
 		l.try(ctx, &l.retiring, func() error { return l.retire(ctx, work) })
 		l.try(ctx, &l.auditing, audit) // where something was set aside
 		l.previous = uuid.Nil          // nothing is in hand that was read before the lane was bound anew
+	}
+	if !l.waits {
+		l.d.lates.leave(l)
 	}
 	if l.draining.tries == 0 && !l.anyFailed() {
 		l.draining.err = nil // until then what failed waits for its turn, and is in trouble

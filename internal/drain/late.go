@@ -1,6 +1,9 @@
 package drain
 
 import (
+	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
@@ -44,6 +47,56 @@ func (l *lane) turns(due []*file) [2][]*file {
 		return [2][]*file{behind, prompt}
 	}
 	return [2][]*file{prompt, behind}
+}
+
+// lateTurns lets the lanes commit late segments lateAtOnce at a time, first come first served. A lane that has to wait is
+// told so and does something else: its segments of today do not wait with it.
+type lateTurns struct {
+	mu     sync.Mutex
+	inHand int
+	queue  []*lane // those that were told to wait
+}
+
+// take gives the lane a turn, to be given back by done, or puts it into the queue.
+func (q *lateTurns) take(l *lane) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := slices.Index(q.queue, l)
+	if at < 0 {
+		at = len(q.queue)
+		q.queue = append(q.queue, l)
+	}
+	if at >= lateAtOnce-q.inHand {
+		return false
+	}
+	q.queue = slices.Delete(q.queue, at, at+1)
+	q.inHand++
+	return true
+}
+
+func (q *lateTurns) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inHand--
+}
+
+// leave takes a lane out of the queue, because it has no use for a turn now.
+func (q *lateTurns) leave(l *lane) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = slices.DeleteFunc(q.queue, func(other *lane) bool { return other == l })
+}
+
+// takeLateTurn is lateTurns.take. A lane of Once, which has nothing to come back for, waits for its turn.
+func (l *lane) takeLateTurn(ctx context.Context) bool {
+	for {
+		if l.waits = !l.d.lates.take(l); !l.waits {
+			return true
+		}
+		if !l.d.once || !sleep(ctx, wakePoll) {
+			return false
+		}
+	}
 }
 
 // pace sets the gate for the late segments that come next by the files of these.

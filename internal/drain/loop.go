@@ -88,6 +88,7 @@ func (d *drain) scan(ctx, work context.Context, wanted func(*lane) bool) error {
 	}
 	for key, l := range d.lanes {
 		if !here[key] && !l.busy.Load() {
+			d.lates.leave(l)
 			delete(d.lanes, key) // the directory is gone, and with it what its gauges counted
 		}
 	}

@@ -25,7 +25,11 @@ func (l *lane) drainSealed(ctx, work context.Context) error {
 		if err != nil || len(batch) == 0 {
 			return errors.Join(first, err)
 		}
-		if err := l.batch(ctx, work, batch); err != nil {
+		err = l.batch(ctx, work, batch)
+		if batch[0].late {
+			l.d.lates.done()
+		}
+		if err != nil {
 			if !l.d.once {
 				return err
 			}
@@ -47,17 +51,35 @@ func (l *lane) next(ctx context.Context) ([]*file, error) {
 		return nil, err
 	}
 	for _, due := range l.turns(l.due()) {
-		for len(due) > 0 && l.open(due) {
-			batch := l.cut(due)
-			keep, err := l.screen(batch)
-			if len(keep) > 0 {
-				l.lateTurn = !keep[0].late
-			}
-			if err != nil || len(keep) > 0 {
-				return keep, err
-			}
-			due = due[len(batch):] // all of them were stale or of a newer format
+		keep, err := l.pick(ctx, due)
+		if err != nil || len(keep) > 0 {
+			return keep, err
 		}
+	}
+	return nil, nil
+}
+
+// pick takes the next batch of one kind, if its gate is open. One of late segments has a turn then, which the caller
+// gives back.
+func (l *lane) pick(ctx context.Context, due []*file) ([]*file, error) {
+	for len(due) > 0 && l.open(due) {
+		late := due[0].late
+		if late && !l.takeLateTurn(ctx) {
+			return nil, nil
+		}
+		batch := l.cut(due)
+		keep, err := l.screen(batch)
+		if len(keep) > 0 {
+			l.lateTurn = !late
+			return keep, err
+		}
+		if late {
+			l.d.lates.done()
+		}
+		if err != nil {
+			return nil, err
+		}
+		due = due[len(batch):] // all of them were stale or of a newer format
 	}
 	return nil, nil
 }
