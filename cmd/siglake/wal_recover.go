@@ -29,7 +29,8 @@ like any others; rows that are in a table already are found there and not writte
 s3://telemetry/wal-mirror or file:///mnt/mirror/wal-mirror. Credentials and the endpoint of S3 come from the environment:
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL_S3 and all else that the AWS SDK reads. With an endpoint
 of your own the bucket goes into the path of the URL.
---to is the root: what the collector has as exporters::siglake::wal::directory.
+--to is the root: what the collector has as exporters::siglake::wal::directory. As shipped it is wal/ in the data directory;
+another directory in that one or around it is refused, unless --wal names it, too.
 
 Each object is decoded before it is written. One that cannot be read is named, and another object of the same segment is
 restored instead, if there is one: its beginning in _active/, or a copy in another lane. All others are restored.
@@ -68,6 +69,10 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 	if err != nil {
 		return err
 	}
+	dir, err := a.checkPlace(f.to)
+	if err != nil {
+		return err
+	}
 	opt := objstore.Options{FS: a.fs} // S3 from the environment
 	store, err := objstore.Open(ctx, from.String(), opt)
 	if err != nil {
@@ -76,7 +81,7 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	shown := a.showRecover(from.String())
 	rep, err := mirror.Restore(ctx, mirror.RestoreOptions{
-		FS: a.fs, Dir: f.to, Store: store, DryRun: f.dryRun, Online: f.online, Concurrency: f.concurrency,
+		FS: a.fs, Dir: dir, Store: store, DryRun: f.dryRun, Online: f.online, Concurrency: f.concurrency,
 		Holder: fmt.Sprintf("siglake wal-recover, pid %d on %s", os.Getpid(), host),
 		Step:   shown.step, Progress: shown.progress,
 	})

@@ -38,6 +38,12 @@ func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt ob
 		hint = "there is one at " + up
 	case missing.Objects == 0:
 		hint = "nothing is there; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"
+	case missing.Inner > missing.Segments:
+		up := from
+		for range missing.Levels {
+			up = up.Join("..")
+		}
+		hint = plural(missing.Inner, "segment lies", "segments lie") + " here without the directories of tenant and index that are below the root; it is probably " + up.String()
 	default:
 		hint = plural(missing.Objects, "object is", "objects are") +
 			" there and none is siglake-mirror.json; give bucket_url and prefix of the walmirror extension, as bucket_url/prefix"

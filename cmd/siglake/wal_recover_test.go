@@ -65,7 +65,8 @@ func TestWALRecover_refusals_R14(t *testing.T) {
 		"notes.txt": []byte("hello"),
 	})
 	s := newPlace(t)
-	wal := s.walDir()
+	wal, other := s.walDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(other, "wal"), 0o700))
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -80,6 +81,11 @@ func TestWALRecover_refusals_R14(t *testing.T) {
 		{"nothing there", []string{"--from", url + "2", "--to", wal}, exitUsage, "nothing is there"},
 		{"into sealed", []string{"--from", url, "--to", wal + "/sealed"}, exitUsage, "is a directory of segments"},
 		{"into something else", []string{"--from", url, "--to", filepath.Dir(filepath.Dir(dir))}, exitUsage, "is not empty"},
+		{"the data directory", []string{"--from", url, "--to", s.dir}, exitUsage, "is around one: by --data, SIGLAKE_DATA or --wal it is " + wal + "; give that"},
+		{"above it", []string{"--from", url, "--to", filepath.Dir(s.dir)}, exitUsage, "give that"},
+		{"inside the log to be", []string{"--from", url, "--to", wal + "/wal"}, exitUsage, "is inside a log: by --data, SIGLAKE_DATA or --wal it is " + wal},
+		{"deep inside", []string{"--from", url, "--to", wal + "/a/b/c/d/e"}, exitUsage, "is inside a log: by --data"},
+		{"another data directory", []string{"--from", url, "--to", other}, exitUsage, "is a data directory, in which the log has a directory of its own; give " + filepath.Join(other, "wal")},
 		{"none at a time", []string{"--from", url, "--to", wal, "--concurrency", "0"}, exitUsage, "--concurrency: 0 is below 1"},
 		{"an unreadable object", []string{"--from", url, "--to", wal}, exitDamage, "1 object cannot be read as segments; all others are restored"},
 	} {
@@ -100,6 +106,49 @@ func TestWALRecover_refusals_R14(t *testing.T) {
 	require.Contains(t, r.stderr, "held by siglakecol, pid 7; stop that process, or give --online")
 	require.Equal(t, exitDamage, s.run("wal-recover", "--from", url, "--to", wal, "--online").code)
 	require.NoError(t, lock.Close())
+}
+
+// The data directory of a collector with catalog and warehouse elsewhere is empty, and a root there would keep it from its log.
+// Where it is the log, --wal says so. What is a root is taken, wherever it is.
+func TestWALRecover_a_log_in_place_of_the_data_directory(t *testing.T) {
+	t.Parallel()
+	url, _ := bucketOf(t, map[string][]byte{"default/events/" + segmentID(1).FileName(): sealed(t, uuid.Nil, 3)})
+	s := newPlace(t)
+	for _, more := range [][]string{{"--dry-run"}, {}, {"--online"}, {"--wal", filepath.Join(s.dir, "wal", "x")}} {
+		r := s.run(append([]string{"wal-recover", "--from", url, "--to", s.dir}, more...)...)
+		require.Equal(t, exitUsage, r.code, r.stderr)
+		entries, err := os.ReadDir(s.dir)
+		require.NoError(t, err)
+		require.Empty(t, entries)
+	}
+	require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.dir, "--wal", s.dir), "1 segment, 3 rows")
+	require.Contains(t, s.ok("wal-recover", "--from", url, "--to", s.dir), "1 present already")
+	r := s.run("wal-recover", "--from", url, "--to", filepath.Join(s.dir, "a", "b", "c", "d", "e"), "--data", t.TempDir())
+	require.Equal(t, exitUsage, r.code, r.stderr)
+	require.Contains(t, r.stderr, "is inside one; give its root, "+s.dir, "at any depth")
+}
+
+// Within a mirror whose marker was deleted no place is offered for a new one: rows would go to the lanes of other directories.
+func TestWALRecover_no_marker_within_a_mirror(t *testing.T) {
+	t.Parallel()
+	url, dir := bucketOf(t, map[string][]byte{
+		"default/events/" + segmentID(1).FileName():            sealed(t, uuid.Nil, 3),
+		"default/spans/" + segmentID(2).FileName():             sealed(t, uuid.Nil, 3),
+		"_active/default/events/" + segmentID(3).PartialName(): partial(t, uuid.Nil, 1),
+	})
+	require.NoError(t, os.Remove(filepath.Join(dir, "siglake-mirror.json")))
+	s := newPlace(t)
+	for _, below := range []string{"/default", "/default/events", "/default/spans"} {
+		r := s.run("wal-recover", "--from", url+below, "--to", s.walDir())
+		require.Equal(t, exitUsage, r.code)
+		require.Regexp(t, `lies? here without the directories of tenant and index that are below the root; it is probably `+url+`\n`, r.stderr)
+		require.NotContains(t, r.stderr, "put an object")
+	}
+	for _, elsewhere := range []string{"/_active", "/_active/default", "/_active/default/events"} {
+		require.NotContains(t, s.run("wal-recover", "--from", url+elsewhere, "--to", s.walDir()).stderr, "put an object", elsewhere)
+	}
+	require.NotContains(t, s.run("wal-recover", "--from", "file://"+filepath.Dir(dir), "--to", s.walDir()).stderr, "put an object")
+	require.Contains(t, s.run("wal-recover", "--from", url, "--to", s.walDir()).stderr, "the marker of 3 segments was deleted: put an object")
 }
 
 // A mirror whose marker was deleted: the text says what to put there, and that helps.

@@ -48,8 +48,8 @@ func (l *lane) account(census segment.Census) error {
 	}
 	for _, g := range census.Gaps(*l.numbers) {
 		l.d.m.gaps.add(1)
-		l.log.Error("gap in a writer's sequence numbers: segments are gone that were not retired, removed by somebody or lost "+
-			"by the disk; how many rows they had is not known",
+		l.log.Error("gap in a writer's sequence numbers: segments are gone that were not retired: removed by somebody, lost "+
+			"by the disk, or not in the mirror that the log was restored from; how many rows they had is not known",
 			zap.String("writer", g.Writer), zap.Uint64("first", g.First), zap.Uint64("last", g.Last))
 	}
 	l.unsaved = l.numbers.Fold(census) || l.unsaved

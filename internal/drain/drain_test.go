@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/lake"
@@ -178,6 +179,10 @@ func TestOnce_a_catalog_that_went_back_stops_the_lane(t *testing.T) {
 		Table:        "default/events",
 		WantSequence: 3, WantMetadata: "v3.metadata.json", HaveSequence: 2, HaveMetadata: "v2.metadata.json",
 	}, back)
+	told := w.logs.FilterMessageSnippet("drain has stopped for this table").All()
+	require.NotEmpty(t, told)
+	require.Equal(t, zap.ErrorLevel, told[0].Level)
+	require.Empty(t, w.logs.FilterMessageSnippet("goes on by itself").All())
 	require.Equal(t, 1, r.Remaining)
 	require.Equal(t, map[segment.State]int{segment.Committed: 3, segment.Sealed: 1}, w.states("events"))
 }

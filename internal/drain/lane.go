@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
@@ -160,7 +161,12 @@ func (l *lane) try(ctx context.Context, s *step, do func() error) {
 	s.err, s.tries = err, s.tries+1
 	wait := l.d.backoff(s.tries)
 	s.after = l.d.since() + wait
-	l.log.Warn("drain is in trouble; it goes on by itself", zap.String("step", s.what), zap.Error(err), zap.Duration("wait", wait))
+	fields := []zap.Field{zap.String("step", s.what), zap.Error(err), zap.Duration("wait", wait)}
+	if _, back := errors.AsType[*lake.GoneBackError](err); back {
+		l.log.Error("drain has stopped for this table until somebody repairs the catalog; rows wait in the log", fields...)
+		return
+	}
+	l.log.Warn("drain is in trouble; it goes on by itself", fields...)
 }
 
 // anyFailed tells whether something in sealed/ has been in a commit that failed.

@@ -74,6 +74,9 @@ func parseKey(key string) (object, bool) {
 	return o, true
 }
 
+// levels is how many of the directories that we have above a segment, those of tenant and index, its key lacks.
+func (f find) levels() int { return 2 - strings.Count(strings.TrimPrefix(f.key, activePrefix), "/") }
+
 // parseMarker reads siglake-mirror.json.
 func parseMarker(b []byte) (marker, error) {
 	var m marker

@@ -74,7 +74,9 @@ var ErrPlace = errors.New("mirror: not the root of a write-ahead log")
 type NoMirrorError struct {
 	Below    []string // directories below the URL that are the root of a mirror
 	Objects  int      // found below the URL
-	Segments int      // of them, by their names: a mirror whose marker is gone, or a place within one
+	Segments int      // of them, in directories of tenant and index: a mirror whose marker is gone
+	Inner    int      // segments without them: a place within a mirror
+	Levels   int      // so many directories up is its root
 }
 
 func (e *NoMirrorError) Error() string { return ErrNoMirror.Error() }

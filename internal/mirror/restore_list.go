@@ -52,7 +52,13 @@ func (r *restore) list(ctx context.Context) ([]find, error) {
 		return nil, err
 	}
 	if !marked {
-		missing.Segments = len(found)
+		for _, f := range found {
+			if up := f.levels(); up > 0 {
+				missing.Inner, missing.Levels = missing.Inner+1, max(missing.Levels, up)
+			} else {
+				missing.Segments++
+			}
+		}
 		return nil, missing
 	}
 	if err := r.ask(ctx, "reading "+markerKey, func(ctx context.Context, _ func()) error {

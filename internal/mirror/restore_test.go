@@ -235,7 +235,7 @@ func TestRestore_wrong_place(t *testing.T) {
 	}{
 		"empty":    {&storetest.Store{}, mirror.NoMirrorError{}},
 		"too high": {high, mirror.NoMirrorError{Below: []string{"wal-mirror"}, Objects: 2}},
-		"too low":  {low, mirror.NoMirrorError{Objects: 1, Segments: 1}},
+		"too low":  {low, mirror.NoMirrorError{Objects: 1, Inner: 1, Levels: 1}},
 	} {
 		disk := simfs.New(nil)
 		_, err := restore(t, disk, tc.store)

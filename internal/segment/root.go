@@ -207,14 +207,15 @@ func hint(fsys vfs.FS, dir string) string {
 	return "give the directory that the siglake exporter writes to (wal::directory); it creates it at its start"
 }
 
-// Nearby looks for a root near a directory that is none: up to three levels above, or one below; empty where there is none.
+// Nearby looks for a root near a directory that is none: anywhere above, or one level below; empty where there is none.
 // err: what became of reading the directory.
 func Nearby(fsys vfs.FS, dir string) (above, below string, err error) {
-	above = dir
-	for range 3 { // <tenant>/<index>/<state>
-		above = filepath.Dir(above)
+	for above = filepath.Dir(dir); ; above = filepath.Dir(above) {
 		if _, err := readMarker(fsys, above); err == nil {
 			return above, "", nil
+		}
+		if above == filepath.Dir(above) {
+			break
 		}
 	}
 	entries, err := fsys.List(dir)

@@ -15,12 +15,14 @@ import (
 // account is what became of one load. Counts are records.
 type account struct {
 	mode, table string
+	connections int
 	tr          *traffic.Traffic
 
-	// At the loss: of those acknowledged, in the tables, in the mirror, and in neither place when only whole copies count.
-	acked, inTables, inMirror, exposed int
-	before                             map[uint64]int
-	mayGo                              map[uint64]bool
+	// At the loss: of those acknowledged, in the tables, in the mirror, there and not in the tables, and in neither place when
+	// only whole copies count.
+	acked, inTables, inMirror, toRecover, exposed int
+	before                                        map[uint64]int
+	mayGo                                         map[uint64]bool
 
 	// At the end.
 	verdict   load.Verdict
@@ -43,6 +45,7 @@ func (a *account) atLoss(t *testing.T, s *scene, l *loss) {
 			a.inTables += min(a.before[n], 1)
 			if copied[n] {
 				a.inMirror++
+				a.toRecover += 1 - min(a.before[n], 1)
 			}
 			if a.mayGo[n] {
 				a.exposed++
@@ -82,6 +85,7 @@ type report struct {
 	machine                string
 	away                   time.Duration
 	awayAcked, awayWaiting int
+	catalogAway            time.Duration // just before the loss
 	bound                  time.Duration // how long before the loss a row may have been acknowledged and be lost
 	printed                []string
 	accounts               []*account
@@ -105,9 +109,6 @@ func (r *report) err() error {
 		if a.mode == "mirrored" && v.Missing > 0 {
 			wrong("mirrored: %s: %w", v, v.Err())
 		}
-		if a.acked == 0 || a.recovered == 0 {
-			wrong("%s: %d rows acknowledged, %d recovered: nothing was rehearsed", a.mode, a.acked, a.recovered)
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -121,6 +122,7 @@ func (r *report) print(t *testing.T) {
 	line("shipped configuration; catalog in PostgreSQL, warehouse s3://lake/warehouse, mirror s3://lake/wal-mirror\n")
 	line("The store was away for %.1f s: %d rows acknowledged under wait_for meanwhile, %d segments waited and were copied then.\n",
 		r.away.Seconds(), r.awayAcked, r.awayWaiting)
+	line("The catalog was away for the last %.1f s before the loss, so that the tables lack rows that the mirror has.\n", r.catalogAway.Seconds())
 	line("%s\n", strings.Join(r.printed, "\n\n"))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, value func(*account) any) {
@@ -134,6 +136,7 @@ func (r *report) print(t *testing.T) {
 	row("acknowledged before the loss", func(a *account) any { return a.acked })
 	row("of them in the tables at the loss", func(a *account) any { return a.inTables })
 	row("of them in the mirror at the loss", func(a *account) any { return a.inMirror })
+	row("of them in the mirror only", func(a *account) any { return a.toRecover })
 	row("recovered into the tables", func(a *account) any { return a.recovered })
 	row("LOST", func(a *account) any { return a.verdict.Missing })
 	row("at most: open, or waiting to be copied", func(a *account) any { return a.exposed })

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type scene struct {
 	*collector.Harness
 
+	pg *services.Postgres
 	s3 *services.S3
 	p  *collector.Process // the life that runs, or the last one
 }
@@ -41,7 +42,7 @@ func newScene(t *testing.T, overlay ...string) *scene {
 	s3 := drill.StartS3(t)
 	lake := fmt.Sprintf("extensions: {lakecompactor: {catalog: %q, warehouse: 's3://%s/warehouse', s3: {endpoint: %q, region: %q, access_key_id: %q, secret_access_key: %q}}}\n",
 		pg.URL(pg.Database), s3.Bucket, s3.Endpoint, s3.Region, s3.AccessKey, s3.SecretKey)
-	s := &scene{Harness: collector.New(t, append([]string{lake, drill.Mirror(s3)}, overlay...)...), s3: s3}
+	s := &scene{Harness: collector.New(t, append([]string{lake, drill.Mirror(s3)}, overlay...)...), pg: pg, s3: s3}
 	s.Catalog, s.S3Root = pg.URL(pg.Database), s3.Root
 	s.start()
 	return s
