@@ -95,6 +95,37 @@ func TestRestore_T10_the_whole_after_its_beginning(t *testing.T) {
 	}
 }
 
+// T-10: a power cut leaves of an open segment its name, and perhaps a torn part. Where the mirror has more of it that comes
+// back, and the next writer keeps the longer one.
+func TestRestore_T10_what_the_power_took(t *testing.T) {
+	t.Parallel()
+	id, beginning, whole := grown(t)
+	for name, there := range map[string][]byte{
+		"a name": nil, "a part of the header": beginning[:20], "no whole batch": beginning[:len(beginning)/2],
+		"zeros": make([]byte, 4096), "a torn batch": whole[:len(whole)-len(whole)/5],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := simfs.New(nil)
+			root, err := segment.Create(disk, rootDir)
+			require.NoError(t, err)
+			l, err := root.Lane("t", "events")
+			require.NoError(t, err)
+			require.NoError(t, l.Prepare())
+			require.NoError(t, vfs.WriteNew(disk, l.Path(segment.Active, id.PartialName()), there))
+			rep, err := restore(t, disk, marked(map[string][]byte{key(id): whole}))
+			require.NoError(t, err)
+			require.Equal(t, [2]int{1, 0}, [2]int{rep.Lanes[0].Restored, rep.Lanes[0].Present}, "%+v", rep)
+			_, err = l.Resolve(segment.ByDrain)
+			require.NoError(t, err)
+			_, err = l.Resolve(segment.ByWriter)
+			require.NoError(t, err)
+			require.Equal(t, map[string][]int64{key(id): {1, 2, 3, 4}}, restoredRows(t, disk))
+			require.Empty(t, namesIn(l, segment.Active))
+		})
+	}
+}
+
 // T-10: what the root has is not touched where the mirror has no more of it, where it is damaged or set aside, or in another
 // lane. A copy that does not go on where the root's ends is named.
 func TestRestore_T10_no_longer_copy(t *testing.T) {

@@ -72,6 +72,9 @@ func (r *restore) endOf(c local) (end int64, whole bool, err error) {
 		}
 	}
 	sum, err := frame.Inspect(f, size, frame.DecodeOptions{Open: open})
+	if open && (errors.Is(err, frame.ErrEmpty) || errors.Is(err, frame.ErrNoBatch)) {
+		return 0, false, nil // the power went before any of it was synced
+	}
 	if err != nil || sum.Sealed {
 		return 0, true, nil // as above
 	}
@@ -90,14 +93,21 @@ func (r *restore) openLocal(c local) (f vfs.File, size int64, err error) {
 	return f, info.Size, nil
 }
 
-// goesOn returns nil when body begins with each of the copies.
+// goesOn returns nil when body begins with what is whole of each of the copies.
 func (r *restore) goesOn(copies []local, body []byte) error {
 	for _, c := range copies {
-		f, size, err := r.openLocal(c)
+		end, _, err := r.endOf(c)
 		if err != nil {
 			return err
 		}
-		rel, err := segment.Relate(f, size, bytes.NewReader(body), int64(len(body)))
+		if end == 0 {
+			continue
+		}
+		f, _, err := r.openLocal(c)
+		if err != nil {
+			return err
+		}
+		rel, err := segment.Relate(f, end, bytes.NewReader(body), int64(len(body))) // without a torn tail
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
