@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
@@ -208,6 +209,21 @@ func TestCompact_beside_everything(t *testing.T) {
 	compactAll(t, last)
 	requireExactly(t, last, all...)
 	require.Less(t, len(manifestFiles(t, last)), 2*mergeFiles) // up to 7 of two rows, and what 17 of those make
+}
+
+// A merged file that is as old as orphans are is not committed: somebody may be about to remove it.
+func TestCompact_gives_an_old_file_up(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{limits: limits{orphanAge: time.Nanosecond}})
+	other := lakeAt(t, dir, hooks{})
+	segs := commitEach(t, events(t, other), mergeFiles)
+	require.NoError(t, newCompactor(l).round(t.Context()))
+	require.Len(t, manifestFiles(t, l), mergeFiles)
+	require.Empty(t, leftFiles(t, l, dir))
+	compactAll(t, other)
+	require.Len(t, manifestFiles(t, other), 1)
+	requireExactly(t, other, segs...)
 }
 
 // Files of other engines stay as they are, and so do all files of a table that has delete files.

@@ -70,7 +70,8 @@ type merged struct {
 	commitID string
 	from     []mergeFile
 	file     iceberg.DataFile
-	sent     bool // a catalog was asked to commit it
+	began    time.Time // by the wall clock: a machine that slept is to notice
+	sent     bool      // a catalog was asked to commit it
 	// base is the metadata file that the last commit was made from: once the table has another one, that commit cannot land.
 	base string
 }
@@ -94,7 +95,7 @@ func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile) (_
 	if err != nil {
 		return nil, fmt.Errorf("make a commit id: %w", err)
 	}
-	out := &merged{commitID: id.String(), from: files}
+	out := &merged{commitID: id.String(), from: files, began: time.Now().Round(0)}
 	day := files[0].day
 	path := tg.location.NewDataLocation(fmt.Sprintf("%s=%s/merged-%s.parquet", tg.spec.Field(0).Name, dayText(day), out.commitID))
 	defer func() {

@@ -103,6 +103,9 @@ func (t *Table) offer(ctx context.Context, m *merged) (done bool, err error) {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), t.lake.limits.commitTimeout)
 	defer stop()
+	if time.Now().Round(0).Sub(m.began) > t.lake.limits.orphanAge/2 {
+		return false, fmt.Errorf("%w, or the machine slept: the merged file is so old that it could be taken for an orphan", errOvertaken)
+	}
 	m.sent, m.base = true, st.tbl.MetadataLocation()
 	made, err := tx.Commit(ctx)
 	if err == nil {
