@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,17 +47,47 @@ func (l *lane) account(census segment.Census) error {
 	if err := l.loadNumbers(census); err != nil {
 		return err
 	}
-	for _, g := range census.Gaps(*l.numbers) {
+	census, coming, err := l.lookAgain(census)
+	if err != nil {
+		return err
+	}
+	fold := l.numbers.SettleCensus
+	if !coming {
+		l.tellGaps(census.Gaps(*l.numbers))
+		fold = l.numbers.Fold
+	}
+	l.unsaved = fold(census) || l.unsaved
+	if err := l.saveNumbers(); err != nil {
+		return err
+	}
+	return l.dir.RemoveVoids(census)
+}
+
+// lookAgain lists the lane once more if numbers are missing. They may be coming: somebody restores segments beside us, or had not
+// ended when the lane was listed. Those that are missing still when he is done are told then.
+func (l *lane) lookAgain(census segment.Census) (_ segment.Census, coming bool, err error) {
+	for tries := 1; len(census.Gaps(*l.numbers)) > 0; tries++ {
+		// What cannot be asked is not held: a gap is told rather than not.
+		if held, _ := l.d.opt.FS.Held(filepath.Join(l.d.opt.WAL, segment.RestoreLockName)); held {
+			return census, true, nil
+		}
+		if tries == 2 {
+			break
+		}
+		if census, err = l.dir.Census(); err != nil {
+			return census, false, fmt.Errorf("list the lane: %w", err)
+		}
+	}
+	return census, false, nil
+}
+
+func (l *lane) tellGaps(gaps []segment.Gap) {
+	for _, g := range gaps {
 		l.d.m.gaps.add(1)
 		l.log.Error("gap in a writer's sequence numbers: segments are gone that were not retired: removed by somebody, lost "+
 			"by the disk, or not in the mirror that the log was restored from; how many rows they had is not known",
 			zap.String("writer", g.Writer), zap.Uint64("first", g.First), zap.Uint64("last", g.Last))
 	}
-	l.unsaved = l.numbers.Fold(census) || l.unsaved
-	if err := l.saveNumbers(); err != nil {
-		return err
-	}
-	return l.dir.RemoveVoids(census)
 }
 
 // loadNumbers reads the record once in a life. A lane that was never drained and has none has retired nothing.

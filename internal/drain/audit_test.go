@@ -74,6 +74,37 @@ func TestAudit_A5_a_deleted_segment_is_reported_once(t *testing.T) {
 	w.accounted()
 }
 
+// A gap is not told while somebody restores beside the drain: the numbers may be coming. What came is none, what is missing when he
+// is done is told, and what was set aside meanwhile is recorded all the same.
+func TestAudit_waits_for_a_restore(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	var names []string
+	for range 6 {
+		names = append(names, w.seal(spec{}))
+	}
+	lane := w.lane("events")
+	late, err := vfs.ReadFile(w.fs, lane.Path(segment.Sealed, names[1]))
+	require.NoError(t, err)
+	w.remove(segment.Sealed, names[3])
+	require.NoError(t, w.fs.Remove(lane.Path(segment.Sealed, names[1])))
+	lock, err := w.fs.Lock(filepath.Join(w.opt.WAL, segment.RestoreLockName), "a restore")
+	require.NoError(t, err)
+	w.once()
+	require.Empty(t, w.gaps())
+	n, ok, err := lane.Numbers()
+	require.NoError(t, err)
+	require.True(t, ok, "the record is there before the first commit")
+	for _, of := range n.Writers {
+		require.Empty(t, of.Missing)
+	}
+	require.NoError(t, vfs.WriteFile(w.fs, lane.Path(segment.Orphans, names[1]), late))
+	require.NoError(t, lock.Close())
+	w.once()
+	require.Equal(t, []string{"4-4"}, w.gaps())
+	w.accounted()
+}
+
 // A removed first or middle segment is reported once, whatever state it was in; the last one of a writer cannot be.
 func TestAudit_in_every_state(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,8 @@ const (
 	downloadBytes = 256 << 20
 	// maxObject is the largest segment that is read: what frame reads at most, and a header.
 	maxObject = 1<<30 + frame.HeaderSize
+	// lockEvery is how often a lock is asked for that somebody has.
+	lockEvery = 50 * time.Millisecond
 	// getTries is how often an object is asked for before it counts as failed.
 	getTries = 5
 )
@@ -40,7 +42,8 @@ type RestoreOptions struct {
 
 	DryRun bool // read and decode everything, write nothing
 	// Online goes on beside a writer or a drain that has the root, and writes to orphans/ instead of sealed/; otherwise
-	// their locks are taken for the time. A directory that is no root yet is made one under the writer's lock.
+	// their locks are taken for the time. A directory that is no root yet is made one under the writer's lock. Restores beside
+	// a drain wait for one another.
 	Online bool
 	// Choice, unless it is nil, says which of the segments that the root lacks are restored, or in a dry run read.
 	Choice Choice
@@ -106,7 +109,7 @@ func Restore(ctx context.Context, opt RestoreOptions) (Report, error) {
 	if err != nil {
 		return r.report.done(), err
 	}
-	locks, err := r.open()
+	locks, err := r.open(ctx)
 	if err == nil {
 		err = r.run(ctx, found)
 	}
@@ -136,7 +139,7 @@ type find struct {
 }
 
 // open takes the locks of the root and makes it one. The caller gives the locks back, also after an error.
-func (r *restore) open() (locks locks, err error) {
+func (r *restore) open(ctx context.Context) (locks locks, err error) {
 	r.root, err = segment.Open(r.opt.FS, r.opt.Dir)
 	fresh := errors.Is(err, segment.ErrNotRoot)
 	if err != nil && !fresh {
@@ -174,10 +177,34 @@ func (r *restore) open() (locks locks, err error) {
 	if fresh {
 		r.root, err = segment.Create(r.opt.FS, r.opt.Dir)
 	}
-	if r.opt.Online {
-		return nil, errors.Join(err, locks.close())
+	if !r.opt.Online {
+		return locks, err
 	}
-	return locks, err
+	if err := errors.Join(err, locks.close()); err != nil || r.opt.DryRun {
+		return nil, err
+	}
+	return r.announce(ctx)
+}
+
+// announce takes the lock that tells the drain of segments on their way, and waits for another restore that has it. A volume
+// without locks has no drain.
+func (r *restore) announce(ctx context.Context) (locks, error) {
+	for {
+		l, err := r.opt.FS.Lock(filepath.Join(r.opt.Dir, segment.RestoreLockName), r.opt.Holder)
+		held, refused := errors.AsType[*vfs.LockedError](err)
+		switch {
+		case err == nil:
+			return locks{l}, nil
+		case vfs.NoLocks(err):
+			return nil, nil
+		case !refused:
+			return nil, err
+		}
+		r.opt.Step("waiting for " + held.Holder)
+		if !rest(ctx, lockEvery) {
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // locks are held together.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -305,6 +306,45 @@ func TestRestore_online_does_not_make_the_root_beside_a_writer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, rep.Lanes[0].Restored)
 	require.Equal(t, 1, locks)
+}
+
+// Beside a drain the lock that tells it of segments on their way is held while they come, and free when all are there. Who meets it
+// waits.
+func TestRestore_online_announces_what_comes(t *testing.T) {
+	t.Parallel()
+	store, _ := mirrored(t, 3)
+	disk := simfs.New(nil)
+	_, err := segment.Create(disk, rootDir)
+	require.NoError(t, err)
+	other, err := disk.Lock(rootDir+"/"+segment.RestoreLockName, "another")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	opt := mirror.RestoreOptions{FS: disk, Dir: rootDir, Store: store, Online: true, Step: func(step string) {
+		if step == "waiting for another" {
+			once.Do(cancel)
+		}
+	}}
+	rep, err := mirror.Restore(ctx, opt)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, rep.Lanes)
+	require.NoError(t, other.Close())
+	came := 0
+	disk.SetHook(func(op simfs.Op) error {
+		if op.Kind == simfs.Link {
+			came++
+			held, err := disk.Held(rootDir + "/" + segment.RestoreLockName)
+			require.NoError(t, err)
+			require.True(t, held, op.To)
+		}
+		return nil
+	})
+	rep, err = mirror.Restore(t.Context(), opt)
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 3}, []int{rep.Lanes[0].Restored, came})
+	held, err := disk.Held(rootDir + "/" + segment.RestoreLockName)
+	require.NoError(t, err)
+	require.False(t, held)
 }
 
 // What an online run that died has left beside a finished segment, the next online run removes; what may be another run's

@@ -137,13 +137,13 @@ func (n *Numbers) Fold(c Census) bool {
 	for _, writer := range sortedKeys(missing) {
 		n.miss(writer, missing[writer])
 	}
-	changed := n.settleCensus(c) || len(missing) > 0
+	changed := n.SettleCensus(c) || len(missing) > 0
 	n.prune(c.writers)
 	return changed
 }
 
-// settleCensus settles what is void and what is set aside.
-func (n *Numbers) settleCensus(c Census) bool {
+// SettleCensus settles what is void and what is set aside, and leaves gaps as they are. It tells whether that is news.
+func (n *Numbers) SettleCensus(c Census) bool {
 	changed := false
 	for _, writer := range sortedKeys(c.writers) {
 		t := c.writers[writer]
@@ -226,7 +226,7 @@ func (l Lane) look() (map[string]Spans, Numbers, error) {
 			n = c.Baseline()
 		}
 	}
-	n.settleCensus(c)
+	n.SettleCensus(c)
 	return c.missing(n), n, nil
 }
 

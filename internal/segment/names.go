@@ -22,6 +22,9 @@ const (
 	// LockName and DrainLockName are locked by the writer and by the drain of a root while they run.
 	LockName      = "LOCK"
 	DrainLockName = "drain.lock"
+	// RestoreLockName is locked by whoever restores segments beside a drain: until it is done a number may be missing that is
+	// about to come.
+	RestoreLockName = "restore.lock"
 	// DoctorName is the directory in which siglake doctor tries the volume while it runs.
 	DoctorName    = "siglake-wal.doctor"
 	drainWakeName = "drain.wake"
@@ -40,7 +43,7 @@ const (
 func reserved(name string) bool {
 	switch strings.ToLower(name) {
 	case "active", "sealed", "processing", "committed", "mirror-pending", "orphans", "poison", "stale",
-		markerName, "lock", DrainLockName, drainWakeName, leasesName, consumersName, ownerName, headName,
+		markerName, "lock", DrainLockName, RestoreLockName, drainWakeName, leasesName, consumersName, ownerName, headName,
 		"_active", "siglake-mirror.json":
 		return true
 	}
@@ -50,8 +53,8 @@ func reserved(name string) bool {
 // rootFile tells whether a name in a root is ours and no tenant.
 func rootFile(name string) bool {
 	switch name {
-	case markerName, markerName + ".tmp", reserveName, DoctorName, LockName, DrainLockName, drainWakeName, leasesName, consumersName,
-		RetentionName, RetentionName + ".tmp":
+	case markerName, markerName + ".tmp", reserveName, DoctorName, LockName, DrainLockName, RestoreLockName, drainWakeName, leasesName,
+		consumersName, RetentionName, RetentionName + ".tmp":
 		return true
 	}
 	return strings.HasPrefix(name, markerName+damagedSuffix)
