@@ -43,7 +43,7 @@ func lifecycleTable(t *testing.T) (events []event) {
 	require.True(t, ok)
 	rest, _, ok = strings.Cut(rest, "\n## ")
 	require.True(t, ok)
-	for _, line := range strings.Split(rest, "\n") {
+	for line := range strings.SplitSeq(rest, "\n") {
 		cells := strings.Split(line, "|")
 		if len(cells) < 5 || strings.HasPrefix(line, "|--") || strings.TrimSpace(cells[1]) == "event" {
 			continue
