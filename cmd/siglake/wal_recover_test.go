@@ -213,4 +213,15 @@ func TestWALRecover_after_retention(t *testing.T) {
 	require.Regexp(t, `(?m)^no object: lane default/events, writer [0-9a-f]{12}, numbers 1 to 4$`, out)
 	require.Contains(t, out, "as a rule, committed: the compactor deletes their copies")
 	require.Contains(t, out, "1 segment, 3 rows")
+
+	// The drain and status cannot tell it from a loss, until an operator who has looked says so.
+	writer := segment.WriterName(segmentID(5).Writer)
+	gap := "numbers 1 to 4 of writer " + writer
+	r := s.run("drain", "--once")
+	require.Contains(t, r.stderr, "gap in a writer's sequence numbers")
+	require.Contains(t, s.run("status").stdout, "are missing, removed or lost: "+gap)
+	require.NoError(t, os.WriteFile(filepath.Join(s.walDir(), "default", "events", writer+"-1-4.void"), nil, 0o600))
+	require.NotContains(t, s.run("status").stdout, gap)
+	s.run("drain", "--once")
+	require.NotContains(t, s.run("status").stdout, gap)
 }
