@@ -31,6 +31,7 @@ type repairedTable struct {
 	Files       []strayFile     `json:"files"` // data files that no metadata file names to which it can be set
 	Requeued    []repairedPart  `json:"requeued"`
 	Restored    []repairedPart  `json:"restored"`
+	SetAside    int             `json:"set_aside"` // segments of a table made meanwhile, in stale/
 	Lost        []repairedPart  `json:"lost"`
 	LostRows    int64           `json:"lost_rows"`
 	Doubt       string          `json:"doubt,omitempty"` // why more may be missing than is named
@@ -101,6 +102,7 @@ func (r *repairReport) add(done []*drain.TableRepair) {
 		}
 		out.Requeued, out.requeueRows = newParts(t.Requeue)
 		out.Restored, out.restoreRows = newParts(t.Restore)
+		out.SetAside = t.Aside
 		out.Lost, out.LostRows = newParts(t.Lost)
 		if t.Err != nil {
 			out.Error = t.Err.Error()
@@ -154,6 +156,9 @@ func (t *repairedTable) write(b *strings.Builder, applied bool) {
 	}
 	if n := len(t.Restored); n > 0 {
 		fmt.Fprintf(b, "  %srestored from the mirror: %s, %s\n", verb, plural(n, "segment", "segments"), plural(int(t.restoreRows), "row", "rows"))
+	}
+	if t.SetAside > 0 {
+		fmt.Fprintf(b, "  %sset aside in stale/: %s of the table that was made meanwhile\n", verb, plural(t.SetAside, "segment", "segments"))
 	}
 	for _, p := range t.Lost {
 		fmt.Fprintf(b, "  LOST %s: %s\n", p.Segment, plural(int(p.Rows), "row", "rows"))

@@ -42,6 +42,9 @@ func (d *drain) expect(l *lake.Lake) error {
 	for _, of := range tables {
 		if of.err == nil { // else the drain says so
 			l.Expect(of.lanes[0].Tenant(), of.lanes[0].Index(), of.seen)
+			for _, seen := range of.formers {
+				l.Expect(of.lanes[0].Tenant(), of.lanes[0].Index(), seen)
+			}
 		}
 	}
 	return nil

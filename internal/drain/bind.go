@@ -32,6 +32,9 @@ func (l *lane) table(ctx context.Context, s otelarrow.Signal) (Table, error) {
 	if l.head, _, err = l.dir.Head(); err != nil {
 		return nil, fmt.Errorf("read head: %w", err)
 	}
+	if err := l.recall(t.UUID()); err != nil {
+		return nil, err
+	}
 	if err := l.checkHead(t); err != nil {
 		return nil, err
 	}
@@ -50,6 +53,28 @@ func (l *lane) table(ctx context.Context, s otelarrow.Signal) (Table, error) {
 	}
 	l.tables[s] = t
 	return t, nil
+}
+
+// recall makes the head that the lane had of a table its head again, when the catalog has that table again: it was restored from a
+// backup. Durable when it returns; idempotent.
+func (l *lane) recall(table uuid.UUID) error {
+	if l.head.Table == table {
+		return nil
+	}
+	formers, err := l.dir.Formers()
+	if err != nil {
+		return err
+	}
+	for _, h := range formers {
+		if h.Table != table {
+			continue
+		}
+		if err := l.dir.WriteHead(h); err != nil {
+			return fmt.Errorf("write head: %w", err)
+		}
+		l.head = h
+	}
+	return nil
 }
 
 // checkHead refuses a catalog that shows less than was committed through it: it was restored from a backup.
@@ -73,13 +98,15 @@ func (l *lane) bind(t Table, owner uuid.UUID) error {
 		l.log.Warn("lane is bound to another table now; segments of the old one go to stale, and siglake stale says how they come back",
 			zap.Stringer("old", owner), zap.Stringer("table", t.UUID()))
 		for _, st := range []segment.State{segment.Sealed, segment.Orphans, segment.Committed} {
-			if err := l.turnAwayUnstamped(st, owner); err != nil {
+			if err := l.turnAwayOthers(st, owner, t.UUID()); err != nil {
 				return err
 			}
 		}
 	}
-	if err := l.writeHead(t); err != nil {
-		return err
+	if l.head.Table != t.UUID() { // else what it shows has not been held against the record yet
+		if err := l.writeHead(t); err != nil {
+			return err
+		}
 	}
 	if err := l.dir.WriteOwner(t.UUID()); err != nil {
 		return fmt.Errorf("write owner: %w", err)
@@ -106,18 +133,26 @@ func (l *lane) writeHead(t Table) error {
 	return nil
 }
 
-// turnAwayUnstamped moves what names no table to stale/<owner>/.
-func (l *lane) turnAwayUnstamped(st segment.State, owner uuid.UUID) error {
+// turnAwayOthers moves what names no table to stale/<owner>/. What names another one than the live it moves there at once only from
+// committed/: in other states that is found out when its turn comes, here when its time is over, which may be a day.
+func (l *lane) turnAwayOthers(st segment.State, owner, live uuid.UUID) error {
 	names, err := l.names(st)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		h, err := l.header(st, name)
-		if err != nil && !errors.Is(err, frame.ErrNotFramed) || h.Table != uuid.Nil {
-			continue // gone, unreadable (reading it whole decides), or its header tells
+		if err != nil && !errors.Is(err, frame.ErrNotFramed) {
+			continue // gone, or unreadable (reading it whole decides)
 		}
-		if err := l.stale(st, name, owner); err != nil {
+		of := h.Table
+		switch {
+		case of == uuid.Nil:
+			of = owner
+		case of == live || st != segment.Committed:
+			continue
+		}
+		if err := l.stale(st, name, of); err != nil {
 			return err
 		}
 	}
@@ -139,7 +174,7 @@ func (l *lane) evict(from segment.State, f *file, live uuid.UUID) (bool, error) 
 	if !foreign {
 		return false, nil
 	}
-	if f.table == uuid.Nil && from != segment.Processing {
+	if f.table == uuid.Nil && from != segment.Processing || from == segment.Committed && l.previous != uuid.Nil {
 		return true, nil // bind has set it aside
 	}
 	return true, l.stale(from, f.name, of)

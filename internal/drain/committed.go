@@ -63,6 +63,23 @@ func lanesOf(root *segment.Root, tenant, index string) (of []segment.Lane, err e
 	return of, err
 }
 
+// formersOf are the newest states of other tables that the lanes were bound to.
+func formersOf(lanes []segment.Lane) (map[uuid.UUID]lake.Seen, error) {
+	out := map[uuid.UUID]lake.Seen{}
+	for _, l := range lanes {
+		heads, err := l.Formers()
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range heads {
+			if h.Sequence >= out[h.Table].Sequence {
+				out[h.Table] = lake.Seen(h)
+			}
+		}
+	}
+	return out, nil
+}
+
 // seenOf is the newest state of a table that was committed to from its lanes; zero if there is none.
 func seenOf(lanes []segment.Lane) (lake.Seen, error) {
 	var newest lake.Seen

@@ -187,6 +187,40 @@ func TestOnce_a_catalog_that_went_back_stops_the_lane(t *testing.T) {
 	require.Equal(t, map[segment.State]int{segment.Committed: 3, segment.Sealed: 1}, w.states("events"))
 }
 
+// A drain has started on an empty catalog; then the old one is restored. The lane has not forgotten what it committed to the old
+// table: one that shows less stops it, and one that shows all of it goes on. What waits in committed/ for its time is set aside at once,
+// also what a recovery sealed. LAKE-1, LOUD-1.
+func TestOnce_a_catalog_restored_after_an_empty_one(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	old := w.tables.get("events")
+	for range 2 {
+		w.seal(spec{table: old.uuid, partial: true})
+		w.once()
+	}
+	require.Equal(t, map[segment.State]int{segment.Committed: 2}, w.states("events"))
+	w.seal(spec{table: w.tables.recreate("events").uuid})
+	require.Empty(t, w.once().Failures)
+	require.Equal(t, map[segment.State]int{segment.Committed: 1, segment.Stale: 2}, w.states("events"))
+
+	for range 2 { // also when it starts again
+		w.tables.tables["default/events"] = old
+		old.sequence = 1
+		w.seal(spec{table: old.uuid})
+		r := w.once()
+		back := new(lake.GoneBackError)
+		require.ErrorAs(t, r.Failures["default/events"], &back)
+		require.Equal(t, []int64{2, 1}, []int64{back.WantSequence, back.HaveSequence})
+	}
+	require.Equal(t, map[segment.State]int{segment.Committed: 1, segment.Stale: 2, segment.Sealed: 2}, w.states("events"))
+	old.sequence = 2
+	require.Empty(t, w.once().Failures)
+	owner, err := w.lane("events").Owner()
+	require.NoError(t, err)
+	require.Equal(t, old.uuid, owner)
+	require.Equal(t, map[segment.State]int{segment.Committed: 2, segment.Stale: 3}, w.states("events"))
+}
+
 // One lane in trouble holds up no other.
 func TestRun_a_failing_lane_does_not_hold_up_another_D4(t *testing.T) {
 	t.Parallel()

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
@@ -64,6 +62,7 @@ type TableRepair struct {
 	Requeue []Part     // in committed/: they go back to sealed/
 	Restore []Part     // in the mirror: they go to orphans/
 	Waiting []Part     // in the log on the way to the table: the drain takes them
+	Aside   int        // segments of a table made meanwhile that go to stale/
 	Lost    []Part     // named by the record of a later state, and nowhere
 	// Doubt says why more may be missing than is named; empty: nothing is.
 	Doubt string
@@ -138,10 +137,11 @@ type repair struct {
 type tableWork struct {
 	TableRepair
 
-	lanes []segment.Lane
-	here  map[segment.ID]struct{} // with a name in the root
-	have  map[segment.ID]int64    // rows in the table, of segments that the mirror listed
-	taken chan struct{}           // guards Restore: a token
+	lanes  []segment.Lane
+	here   map[segment.ID]struct{} // with a name in the root
+	others map[segment.ID]bool     // of them those of another table
+	have   map[segment.ID]int64    // rows in the table, of segments that the mirror listed
+	taken  chan struct{}           // guards Restore: a token
 }
 
 // lacks tells whether there is anything to look for in a mirror.
@@ -171,10 +171,10 @@ func (r *repair) look(ctx context.Context, root *segment.Root) error {
 		if r.Lane != "" && r.Lane != key {
 			continue
 		}
-		t := &tableWork{lanes: of.lanes, here: map[segment.ID]struct{}{}, have: map[segment.ID]int64{}, taken: make(chan struct{}, 1)}
+		t := &tableWork{lanes: of.lanes, here: map[segment.ID]struct{}{}, have: map[segment.ID]int64{}, others: map[segment.ID]bool{}, taken: make(chan struct{}, 1)}
 		t.Tenant, t.Index, t.Past = of.lanes[0].Tenant(), of.lanes[0].Index(), &lake.Past{Table: key, Seen: of.seen}
 		if t.Err = of.err; t.Err == nil {
-			past, err := r.Lake.Past(ctx, t.Tenant, t.Index, of.seen)
+			past, err := of.ask(ctx, r.Lake.Past)
 			if t.Err = err; err == nil {
 				t.Past = past
 			}
@@ -213,88 +213,14 @@ func (r *repair) forward(ctx context.Context, t *tableWork) error {
 		return err
 	}
 	for _, l := range t.lanes {
+		if err := r.setAside(t, l); err != nil {
+			return fmt.Errorf("lane %s: %w", l.Key(), err)
+		}
 		if err := r.takeBack(ctx, t, l); err != nil {
 			return fmt.Errorf("lane %s: %w", l.Key(), err)
 		}
 	}
 	return nil
-}
-
-// takeBack moves what the table lacks from committed/ to sealed/.
-func (r *repair) takeBack(ctx context.Context, t *tableWork, l segment.Lane) error {
-	if r.Apply {
-		// As a drain does at its start, so that what was left half done is not in the way.
-		if err := l.Prepare(); err != nil {
-			return err
-		}
-		if _, err := l.Resolve(segment.ByDrain); err != nil {
-			return err
-		}
-	}
-	var names, ids []string
-	var parts, waiting []Part
-	for _, st := range []segment.State{segment.Active, segment.Sealed, segment.Processing, segment.Orphans, segment.Stale, segment.Poison, segment.Committed} {
-		entries, _, err := l.List(st)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if _, twice := t.here[e.ID]; twice {
-				continue
-			}
-			t.here[e.ID] = struct{}{}
-			if st == segment.Stale || st == segment.Poison {
-				continue
-			}
-			rows, err := r.rows(l.Path(st, e.Name), st)
-			if errors.Is(err, fs.ErrNotExist) || damaged(err) {
-				continue // a writer has moved it on; what is damaged the drain tells
-			}
-			if err != nil {
-				return fmt.Errorf("count the rows of %s: %w", e.ID, err)
-			}
-			if p := (Part{ID: e.ID, Rows: rows}); st == segment.Committed {
-				names, ids, parts = append(names, e.Name), append(ids, e.ID.String()), append(parts, p)
-			} else {
-				waiting = append(waiting, p)
-			}
-		}
-	}
-	t.Waiting = append(t.Waiting, waiting...)
-	found, err := t.Lookup(ctx, ids)
-	if err != nil {
-		return err
-	}
-	var back []string
-	for i, p := range parts {
-		if p.Have = found[ids[i]]; p.Missing() > 0 {
-			back = append(back, names[i])
-			t.Requeue = append(t.Requeue, p)
-		}
-	}
-	if !r.Apply {
-		return nil
-	}
-	_, err = l.Move(segment.Committed, segment.Sealed, back)
-	return err
-}
-
-// rows counts the rows of a segment.
-func (r *repair) rows(path string, st segment.State) (int64, error) {
-	f, err := r.FS.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	sum, err := frame.Count(f, info.Size, frame.DecodeOptions{Open: st == segment.Active})
-	if errors.Is(err, frame.ErrEmpty) {
-		err = nil
-	}
-	return sum.Rows, err
 }
 
 // Listed holds what the mirror has against the table. It is for Mirror.
@@ -350,10 +276,12 @@ func (r *repair) resume(ctx context.Context, t *tableWork) error {
 		return fmt.Errorf("the catalog shows %s by now and not %s: somebody else writes to it; stop that and run it again", now.Have.Metadata, t.Have.Metadata)
 	}
 	for _, l := range t.lanes {
-		h, ok, err := l.Head()
+		_, ok, err := l.Head()
 		if err == nil && ok {
-			h.Sequence, h.Metadata = t.Have.Sequence, t.Have.Metadata
-			err = l.WriteHead(h)
+			err = l.WriteHead(segment.Head{Table: t.Seen.Table, Sequence: t.Have.Sequence, Metadata: t.Have.Metadata})
+		}
+		if err == nil && ok { // so that a writer that starts now names the right table
+			err = l.WriteOwner(t.Seen.Table)
 		}
 		if err != nil {
 			return fmt.Errorf("write head of lane %s: %w", l.Key(), err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // drainSealed commits batches while the gate is open and a batch gets somewhere. A batch that fails goes back
@@ -247,7 +248,11 @@ func (l *lane) screen(batch []*file) ([]*file, error) {
 
 // header reads the first bytes of a segment.
 func (l *lane) header(st segment.State, name string) (frame.Header, error) {
-	f, err := l.d.opt.FS.Open(l.dir.Path(st, name))
+	return headerAt(l.d.opt.FS, l.dir.Path(st, name))
+}
+
+func headerAt(fsys vfs.FS, path string) (frame.Header, error) {
+	f, err := fsys.Open(path)
 	if err != nil {
 		return frame.Header{}, fmt.Errorf("open segment: %w", err)
 	}
@@ -258,7 +263,7 @@ func (l *lane) header(st segment.State, name string) (frame.Header, error) {
 	}
 	buf := make([]byte, min(info.Size, frame.HeaderSize))
 	if _, err := f.ReadAt(buf, 0); err != nil {
-		return frame.Header{}, fmt.Errorf("read header of %s: %w", name, err)
+		return frame.Header{}, fmt.Errorf("read header of %s: %w", path, err)
 	}
 	return frame.ParseHeader(buf)
 }

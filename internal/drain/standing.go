@@ -30,7 +30,7 @@ func Standings(ctx context.Context, l *lake.Lake, root *segment.Root) (out []*la
 			errs = append(errs, of.err)
 			continue
 		}
-		p, err := l.Compare(ctx, of.lanes[0].Tenant(), of.lanes[0].Index(), of.seen)
+		p, err := of.ask(ctx, l.Compare)
 		switch {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
@@ -48,6 +48,31 @@ type bound struct {
 	lanes []segment.Lane
 	seen  lake.Seen
 	err   error // why that is not known
+	// formers are newest states of other tables that the lanes were bound to.
+	formers map[uuid.UUID]lake.Seen
+}
+
+// ask holds the catalog against what was seen: of the table that the lanes are bound to, and where it has one that they were bound
+// to before, of that one.
+func (b *bound) ask(
+	ctx context.Context, compare func(ctx context.Context, tenant, index string, seen lake.Seen) (*lake.Past, error),
+) (*lake.Past, error) {
+	tenant, index := b.lanes[0].Tenant(), b.lanes[0].Index()
+	p, err := compare(ctx, tenant, index, b.seen)
+	if err != nil || p.Standing == lake.Fits {
+		return p, err
+	}
+	for of, seen := range b.formers {
+		lost := p.Standing == lake.WentBack && p.Shown == uuid.Nil // whose state the catalog names is not known
+		if of != p.Shown && !lost {
+			continue
+		}
+		q, err := compare(ctx, tenant, index, seen)
+		if err != nil || !lost || q.Reaches && !p.Reaches {
+			return q, err
+		}
+	}
+	return p, nil
 }
 
 // committedTo are the tables that were committed to from a root, by tenant/index.
@@ -66,6 +91,8 @@ func committedTo(root *segment.Root) (map[string]*bound, error) {
 	for key, of := range out {
 		if of.seen, of.err = seenOf(of.lanes); of.err == nil && of.seen.Table == uuid.Nil {
 			delete(out, key)
+		} else if of.err == nil {
+			of.formers, of.err = formersOf(of.lanes)
 		}
 	}
 	return out, nil

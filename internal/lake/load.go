@@ -58,7 +58,7 @@ func (t *Table) load(ctx context.Context) (state, error) {
 	}
 	// What was expected is asked for, too: others may have committed so much to a restored catalog that it looks newer.
 	for _, seen := range []head{before, expected} {
-		if err := t.checkHead(tbl, seen); err != nil {
+		if err := t.checkHead(ctx, tbl, seen); err != nil {
 			return state{}, err
 		}
 	}
@@ -66,7 +66,7 @@ func (t *Table) load(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, fmt.Errorf("property %s of %s: %w", propProof, t.Name(), err)
 	}
-	t.see(headOf(tbl))
+	t.follow(headOf(tbl))
 	return state{tbl: tbl, proof: p}, nil
 }
 
@@ -93,18 +93,27 @@ func readProof(meta table.Metadata, now time.Time) (proof, error) {
 }
 
 // checkHead compares the table with a state that was seen of it before it was loaded.
-func (t *Table) checkHead(tbl *table.Table, seen head) error {
+//
+//	errors  *GoneBackError; another: the state that was seen could not be read, so nothing is known
+func (t *Table) checkHead(ctx context.Context, tbl *table.Table, seen head) error {
 	have := headOf(tbl)
 	if seen.metadata == "" || have.metadata == seen.metadata {
 		return nil
 	}
-	if have.sequence < seen.sequence || forked(tbl, seen.metadata) {
-		return &GoneBackError{
-			Table: t.Name(), WantSequence: seen.sequence, HaveSequence: have.sequence,
-			WantMetadata: seen.metadata, HaveMetadata: have.metadata,
+	back := have.sequence < seen.sequence || forked(tbl, seen.metadata)
+	if !back && !namesMetadata(tbl, seen.metadata) {
+		var err error
+		if back, err = t.outgrown(ctx, tbl, seen); err != nil {
+			return fmt.Errorf("read the state of %s that was seen before: %w", t.Name(), err)
 		}
 	}
-	return nil
+	if !back {
+		return nil
+	}
+	return &GoneBackError{
+		Table: t.Name(), WantSequence: seen.sequence, HaveSequence: have.sequence,
+		WantMetadata: seen.metadata, HaveMetadata: have.metadata,
+	}
 }
 
 // forked tells whether the table's history cannot contain the metadata file seen before: another file has its

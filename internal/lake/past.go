@@ -14,6 +14,7 @@ import (
 
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -50,7 +51,8 @@ type Unfit struct {
 
 // Past is what catalog and warehouse have of a table that was seen before. It is a picture of one moment.
 type Past struct {
-	Table    string // namespace and name
+	Table    string    // namespace and name
+	Shown    uuid.UUID // of the table that the catalog has; zero: none, or its metadata file is gone
 	Standing Standing
 	Seen     Seen
 	// Have is what the catalog shows. Of Unlisted the zero value; of a metadata file that is gone its place alone.
@@ -74,14 +76,13 @@ type Past struct {
 	best *table.Table // of Forward, else have
 	// recorded is since when the record of an unfit state that has what was seen names every segment, in Unix ms; -1: there is none.
 	recorded int64
+	outgrown bool  // the catalog was restored, and others have committed since as much as was seen, or more
+	parted   int64 // when what was seen went another way than what the catalog shows, in Unix ms; -1: it did not
 }
 
 // NamesAll tells whether Named has every segment that the table may lack: what was committed since the best state.
 func (p *Past) NamesAll() bool {
-	since := int64(0)
-	if p.best != nil {
-		since = p.best.Metadata().LastUpdatedMillis()
-	}
+	since := p.since()
 	return p.recorded == 0 || p.recorded > 0 && p.recorded+skewMargin.Milliseconds() <= since
 }
 
@@ -93,7 +94,7 @@ func (l *Lake) Compare(ctx context.Context, tenant, index string, seen Seen) (*P
 	if err := checkIdentifier(tenant, index); err != nil {
 		return nil, err
 	}
-	p := &Past{Seen: seen, Named: map[string]int64{}, recorded: -1, lake: l, id: table.Identifier{NamespaceOf(tenant), index}}
+	p := &Past{Seen: seen, Named: map[string]int64{}, recorded: -1, parted: -1, lake: l, id: table.Identifier{NamespaceOf(tenant), index}}
 	p.Table = strings.Join(p.id, ".")
 	return p, p.compare(ctx)
 }
@@ -141,7 +142,7 @@ func (p *Past) compare(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	p.have, p.best = tbl, tbl
+	p.have, p.best, p.Shown = tbl, tbl, tbl.Metadata().TableUUID()
 	if p.Have, err = p.lake.stateOf(tbl); err != nil {
 		return err
 	}
@@ -149,10 +150,14 @@ func (p *Past) compare(ctx context.Context) error {
 	switch {
 	case tbl.Metadata().TableUUID() != p.Seen.Table:
 		p.Standing = Replaced
-	case t.checkHead(tbl, head{p.Seen.Sequence, p.Seen.Metadata}) != nil:
-		p.Standing = WentBack
 	default:
 		p.Standing = Fits
+		if err := t.checkHead(ctx, tbl, head{p.Seen.Sequence, p.Seen.Metadata}); err != nil {
+			if _, ok := errors.AsType[*GoneBackError](err); !ok {
+				return err
+			}
+			p.Standing, p.outgrown = WentBack, p.Have.Sequence >= p.Seen.Sequence
+		}
 	}
 	return nil
 }
@@ -215,7 +220,8 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 	var out []*table.Table
 	for _, f := range files {
 		v, ok := metadataVersion(f)
-		if later := ok && (!known || v > from); f == p.Have.Metadata || !later && f != p.Seen.Metadata {
+		later := ok && (!known || v > from) || f == p.Seen.Metadata || p.outgrown && !namesMetadata(p.have, f)
+		if f == p.Have.Metadata || !later {
 			continue
 		}
 		tbl, err := p.lake.stored(ctx, p.id, f)
@@ -227,9 +233,11 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 		case err != nil:
 			p.unfit(f, fmt.Sprintf("it cannot be read: %v", err))
 		case tbl.Metadata().TableUUID() != p.Seen.Table: // of a table that had the name before
+		case p.outgrown && p.before(tbl): // left behind when the history did not name it any more
 		case !p.follows(tbl):
 			p.unfit(f, "it did not follow on what the catalog shows")
 			p.name(tbl)
+			p.part(tbl)
 		default:
 			out = append(out, tbl)
 		}

@@ -67,7 +67,7 @@ func (p *Past) strays(ctx context.Context) ([]*stray, error) {
 			known[name] = struct{}{}
 		}
 	}
-	since := time.UnixMilli(p.best.Metadata().LastUpdatedMillis()).Add(-strayMargin)
+	since := time.UnixMilli(p.since()).Add(-strayMargin)
 	var out []*stray
 	err = p.lake.io.WalkDir(at, func(name string, d fs.DirEntry, err error) error {
 		switch {

@@ -120,6 +120,16 @@ func tableKey(id table.Identifier, of uuid.UUID) string {
 	return strings.Join(id, "\x00") + "\x00" + of.String()
 }
 
+// follow notes a state that was held against what was seen and expected before. From then on it is what is expected.
+func (t *Table) follow(h head) {
+	t.see(h)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.expected.metadata != "" && h.sequence >= t.expected.sequence {
+		t.expected = h
+	}
+}
+
 func (t *Table) see(h head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,9 +291,9 @@ func (l *Lake) shared(id table.Identifier, s otelarrow.Signal, loaded *table.Tab
 		if seen, ok := l.expected[key]; ok {
 			t.Expect(seen.sequence, seen.metadata)
 		}
+		t.see(headOf(loaded)) // a state that comes later is held against it first (load)
 	}
 	l.mu.Unlock()
-	t.see(headOf(loaded))
 	return t
 }
 

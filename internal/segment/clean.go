@@ -72,7 +72,7 @@ func (r *resolver) cleanDrafts(by Scope) error {
 	return nil
 }
 
-// cleanStale removes what a crash left of RequeueStale.
+// cleanStale removes what a crash left of RequeueStale and of WriteHead.
 func (r *resolver) cleanStale(by Scope) error {
 	if by != ByDrain {
 		return nil
@@ -81,14 +81,18 @@ func (r *resolver) cleanStale(by Scope) error {
 	if err != nil {
 		return err
 	}
-	var last string
-	for _, e := range entries {
-		if dir := path.Dir(e.Name); dir != last {
-			last = dir
-			if err := r.cleanIntos(dir); err != nil {
+	tables, err := list(r.lane.root.fs, r.lane.Dir(Stale))
+	if err != nil {
+		return err
+	}
+	for _, of := range tables {
+		if of.IsDir {
+			if err := r.cleanRecords(of.Name); err != nil {
 				return err
 			}
 		}
+	}
+	for _, e := range entries {
 		if err := r.removeTemp(vfs.TempName(r.lane.Path(Sealed, e.ID.FileName()))); err != nil {
 			return err
 		}
@@ -96,8 +100,8 @@ func (r *resolver) cleanStale(by Scope) error {
 	return nil
 }
 
-// cleanIntos removes records of one table's directory in stale/ that were never finished.
-func (r *resolver) cleanIntos(dir string) error {
+// cleanRecords removes records of one table's directory in stale/ that were never finished.
+func (r *resolver) cleanRecords(dir string) error {
 	files, err := list(r.lane.root.fs, r.lane.Path(Stale, dir))
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ type Entry struct {
 // is empty. It is a snapshot: Moves go on meanwhile.
 //
 // In active/ only partial names are segments; in poison/ both forms, and notes and the originals of salvaged
-// segments are left out; in stale/ so are the records of RequeueStale; elsewhere only whole ones. Temporary files are left out; Resolve removes them.
+// segments are left out; in stale/ so are the records of RequeueStale and of WriteHead; elsewhere only whole ones. Temporary files are left out; Resolve removes them.
 func (l Lane) List(st State) (entries []Entry, strangers []string, err error) {
 	if st == Stale {
 		return l.listStale()
@@ -141,7 +141,7 @@ func (l Lane) listDir(st State, sub string) (entries []Entry, strangers []string
 		if e, ok := parseEntry(st, de.Name); ok && !de.IsDir {
 			e.Name = name
 			entries = append(entries, e)
-		} else if !vfs.IsTemp(de.Name) && !isNote(st, de.Name) && !isKept(st, de.Name) && !isInto(st, de.Name) {
+		} else if !vfs.IsTemp(de.Name) && !isNote(st, de.Name) && !isKept(st, de.Name) && !isInto(st, de.Name) && !isFormer(st, de.Name) {
 			strangers = append(strangers, name)
 		}
 	}

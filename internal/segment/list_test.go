@@ -76,6 +76,22 @@ func TestOwner_and_head(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, want, got)
 
+	other := uuid.MustParse("22222222-2222-4333-8444-555555555555")
+	require.NoError(t, l.WriteHead(segment.Head{Table: other, Sequence: 1}))
+	require.NoError(t, l.WriteHead(segment.Head{Table: other, Sequence: 2}))
+	formers, err := l.Formers()
+	require.NoError(t, err)
+	require.Equal(t, []segment.Head{want}, formers)
+	entries, strangers, err := l.List(segment.Stale)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.Empty(t, strangers)
+
+	kept := "/wal/default/events/stale/" + table.String() + "/head"
+	require.NoError(t, s.Remove(kept))
+	place(t, s, kept, "")
+	_, err = l.Formers()
+	require.ErrorContains(t, err, "read head of lane default/events")
 	for _, name := range []string{"owner", "head"} {
 		require.NoError(t, s.Remove("/wal/default/events/"+name))
 		place(t, s, "/wal/default/events/"+name, "")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -45,8 +46,10 @@ type Head struct {
 }
 
 // Head returns the recorded head, false if there is none. A damaged file is an error, never "none".
-func (l Lane) Head() (Head, bool, error) {
-	b, err := vfs.ReadFile(l.root.fs, filepath.Join(l.dir, headName))
+func (l Lane) Head() (Head, bool, error) { return l.readHead(filepath.Join(l.dir, headName)) }
+
+func (l Lane) readHead(name string) (Head, bool, error) {
+	b, err := vfs.ReadFile(l.root.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Head{}, false, nil
 	}
@@ -60,12 +63,52 @@ func (l Lane) Head() (Head, bool, error) {
 	return h, true, nil
 }
 
-// WriteHead records the head. Durable when it returns nil; a crash leaves the old one or the new one.
-// Idempotent. Only the holder of drain.lock calls it.
+// WriteHead records the head. One of another table is kept first, as stale/<its uuid>/head: its catalog may be restored.
+// Durable when it returns nil; a crash leaves the old one or the new one. Idempotent. Only the holder of drain.lock calls it.
 func (l Lane) WriteHead(h Head) error {
+	old, ok, err := l.Head()
+	if err != nil {
+		return err
+	}
+	if ok && old.Table != h.Table && old.Table != uuid.Nil {
+		if err := l.root.fs.MkdirAll(l.Path(Stale, old.Table.String())); err != nil {
+			return fmt.Errorf("keep %s of lane %s: %w", headName, l.Key(), err)
+		}
+		if err := l.writeHead(l.Path(Stale, path.Join(old.Table.String(), headName)), old); err != nil {
+			return err
+		}
+	}
+	return l.writeHead(filepath.Join(l.dir, headName), h)
+}
+
+func (l Lane) writeHead(name string, h Head) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("write %s of lane %s: %w", headName, l.Key(), err)
 	}
-	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, headName), append(b, '\n'))
+	return vfs.WriteFile(l.root.fs, name, append(b, '\n'))
+}
+
+func isFormer(st State, file string) bool { return st == Stale && file == headName }
+
+// Formers returns the heads that the lane had of other tables, in order of their UUIDs. errors as Head.
+func (l Lane) Formers() ([]Head, error) {
+	tables, err := list(l.root.fs, l.Dir(Stale))
+	if err != nil {
+		return nil, fmt.Errorf("list %s of lane %s: %w", Stale, l.Key(), err)
+	}
+	var out []Head
+	for _, of := range tables {
+		if !of.IsDir {
+			continue
+		}
+		h, ok, err := l.readHead(l.Path(Stale, path.Join(of.Name, headName)))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, h)
+		}
+	}
+	return out, nil
 }

@@ -1,0 +1,108 @@
+package lake
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A catalog was restored, and another writer has committed far past what was seen: beyond the metadata files that its history names,
+// and beyond the snapshots that it keeps. Whoever has seen the other way notices, also when the table was open, and the rows that
+// are in no table come back.
+func TestPast_a_fork_that_was_outgrown(t *testing.T) {
+	t.Parallel()
+	for _, expire := range []int{0, 3} {
+		for _, open := range []bool{false, true} {
+			t.Run(fmt.Sprintf("snapshots_%d_open_%t", expire, open), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				mine := lakeAt(t, dir, hooks{})
+				tbl := events(t, mine)
+				commitEach(t, tbl, 1)
+				_, backup := tbl.Head()
+				lost := newSegment(t, 50, 4)
+				_, err := tbl.Commit(t.Context(), []Segment{lost})
+				require.NoError(t, err)
+				seen := seenOf(tbl)
+				pointTo(t, mine, backup)
+				other := lakeAt(t, dir, hooks{})
+				commitEach(t, events(t, other), 24)
+				if expire > 0 {
+					left, err := events(t, other).Expire(t.Context(), expire)
+					require.NoError(t, err)
+					require.Equal(t, expire, left)
+				}
+				require.Greater(t, firstOf(t, other), versionNumber(seen.Metadata), "past what its history names")
+
+				if !open {
+					mine = lakeAt(t, dir, hooks{})
+				}
+				mine.Expect("default", "events", seen)
+				var back *GoneBackError
+				next := newSegment(t, 99, 1)
+				for range 2 {
+					again := events(t, mine)
+					again.Expect(seen.Sequence, seen.Metadata)
+					_, err = again.Commit(t.Context(), []Segment{next})
+					require.ErrorAs(t, err, &back)
+				}
+
+				p := past(t, other, seen)
+				require.Equal(t, WentBack, p.Standing)
+				require.Nil(t, p.Forward)
+				require.EqualValues(t, 4, p.Named[lost.ID])
+				require.True(t, p.NamesAll())
+				require.NoError(t, p.FindStrays(t.Context()))
+				require.Len(t, p.Strays, 1)
+				require.EqualValues(t, 4, p.Strays[0].Rows)
+				require.NoError(t, p.AddStrays(t.Context()))
+				found, err := past(t, other, seenOf(events(t, other))).Lookup(t.Context(), []string{lost.ID})
+				require.NoError(t, err)
+				require.Equal(t, committed(lost), found)
+			})
+		}
+	}
+}
+
+func firstOf(t *testing.T, l *Lake) int {
+	t.Helper()
+	first, ok := firstVersion(loaded(t, l))
+	require.True(t, ok)
+	return first
+}
+
+// A table that others have carried on far past what was seen, the same way, fits: also where the metadata file that was seen was left
+// behind.
+func TestPast_far_ahead_is_no_fork(t *testing.T) {
+	t.Parallel()
+	for _, expire := range []int{0, 3} {
+		for _, left := range []bool{false, true} {
+			t.Run(fmt.Sprintf("snapshots_%d_left_%t", expire, left), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				l := lakeAt(t, dir, hooks{})
+				tbl := events(t, l)
+				commitEach(t, tbl, 2)
+				seen := seenOf(tbl)
+				kept, err := os.ReadFile(fileOf(t, seen.Metadata))
+				require.NoError(t, err)
+				commitEach(t, events(t, lakeAt(t, dir, hooks{})), 24)
+				if expire > 0 {
+					_, err := tbl.Expire(t.Context(), expire)
+					require.NoError(t, err)
+				}
+				require.NoFileExists(t, fileOf(t, seen.Metadata))
+				if left {
+					require.NoError(t, os.WriteFile(fileOf(t, seen.Metadata), kept, 0o600))
+				}
+				again := lakeAt(t, dir, hooks{})
+				again.Expect("default", "events", seen)
+				require.Equal(t, Fits, past(t, again, seen).Standing)
+				_, err = events(t, again).Commit(t.Context(), []Segment{newSegment(t, 99, 1)})
+				require.NoError(t, err)
+			})
+		}
+	}
+}
