@@ -20,6 +20,7 @@ var sweptElsewhere = map[string]string{
 	"write refused":    "internal/wal TestCrash_while_renewing",
 	"expire":           "internal/lake TestExpire_survives_a_stop_at_every_step",
 	"compact":          "internal/lake TestCompact_survives_a_stop_at_every_step",
+	"drop days":        "internal/lake TestRetention_survives_every_answer",
 	"requeue":          "internal/drain TestSweep_requeue",
 	"salvage":          "internal/drain TestSweep_requeue",
 	"orphans delete":   "internal/drain TestSweep_orphans",

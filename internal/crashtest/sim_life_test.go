@@ -1,10 +1,13 @@
 package crashtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -244,10 +247,13 @@ func (w *sim) stable(path string) string {
 	return filepath.Join(filepath.Dir(path), short+base[cut:])
 }
 
-// short is a text with those short names.
+// short is a text with those short names. The longest ids come first: a writer's is a part of those of its segments.
 func (w *sim) short(text string) string {
-	for id, short := range w.names {
-		text = strings.ReplaceAll(text, id, short)
+	ids := slices.SortedFunc(maps.Keys(w.names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
+	})
+	for _, id := range ids {
+		text = strings.ReplaceAll(text, id, w.names[id])
 	}
 	return text
 }

@@ -107,8 +107,11 @@ func TestMetrics_names_and_values(t *testing.T) {
 		"siglake_compactor_compaction_merges_total{overtaken} {merge}": 0, "siglake_compactor_compaction_merges_total{unknown} {merge}": 0,
 		"siglake_compactor_compaction_merges_total{not_conserved} {merge}": 0, "siglake_compactor_compaction_rows_total {row}": 0,
 		"siglake_compactor_compaction_files_total {file}": 0, "siglake_compactor_compaction_bytes_total By": 0,
-		"siglake_lake_partition_cuts_total {commit}":  0,
-		"siglake_lake_manifests_removed_total {file}": 0, "siglake_lake_snapshots_expired_total {snapshot}": 0,
+		"siglake_compactor_table_retention_commits_total{done} {commit}": 0, "siglake_compactor_table_retention_commits_total{failed} {commit}": 0,
+		"siglake_compactor_table_retention_days_total {day}": 0, "siglake_compactor_table_retention_rows_total {row}": 0,
+		"siglake_compactor_table_retention_bytes_total By": 0,
+		"siglake_lake_partition_cuts_total {commit}":       0,
+		"siglake_lake_manifests_removed_total {file}":      0, "siglake_lake_snapshots_expired_total {snapshot}": 0,
 	}, metricsOf(t, reader))
 	tbl := events(t, l)
 	f.answers = []answer{lost}
