@@ -26,7 +26,8 @@ The catalog is one pointer for each table: which metadata.json counts. The log r
 committed to from here. When the catalog shows an older one, the drain stops that table: rows go on being acknowledged and
 wait in the log. For each such table this
 
-  1. sets the catalog to the newest later metadata.json in the warehouse whose files are all there;
+  1. makes the catalog if there is none, and sets it to the newest later metadata.json in the warehouse whose files are all
+     there and whole;
   2. takes back what that still lacks: data files of later commits, of whose rows it has none, are added to the table;
      segments of committed/, still on the volume, go to sealed/, and with --mirror those of the mirror go to orphans/. The
      drain looks both up in the table, so no row is written twice;
@@ -83,20 +84,13 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 			return err
 		}
 	}
-	// Read-only without --apply; with it nothing is made: the catalog must be there.
-	l, err := a.openLake(ctx, true)
-	if err == nil && f.apply {
-		err = l.Close()
-		if err == nil {
-			l, err = a.openLake(ctx, false)
-		}
-	}
+	l, missing, done, err := a.openLakeToRepair(ctx, root, f.apply)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() { err = errors.Join(err, done()) }()
 	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
-	out := repairReport{Applied: f.apply, Tables: []repairedTable{}, Unreadable: []mirror.Finding{}}
+	out := repairReport{Applied: f.apply, NoCatalog: missing, Tables: []repairedTable{}, Unreadable: []mirror.Finding{}}
 	opt := drain.RepairOptions{
 		FS: a.fs, WAL: a.walDir(), Lake: l, Lane: f.lane, Apply: f.apply, AcceptLoss: f.acceptLoss,
 		Holder: fmt.Sprintf("siglake catalog-repair, pid %d on %s", os.Getpid(), host),
@@ -104,12 +98,12 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 	if f.mirror != "" {
 		opt.Mirror = func(ctx context.Context, choice drain.Choice) error { return a.chooseFrom(ctx, f, choice, &out) }
 	}
-	done, err := drain.RepairCatalog(ctx, opt)
-	out.add(done)
+	tables, err := drain.RepairCatalog(ctx, opt)
+	out.add(tables)
 	if _, ok := errors.AsType[*vfs.LockedError](err); ok {
 		return explainLock(err)
 	}
-	if err != nil && len(done) == 0 {
+	if err != nil && len(tables) == 0 {
 		return err
 	}
 	if a.output == "json" {

@@ -15,6 +15,7 @@ import (
 // repairReport is the report of catalog-repair.
 type repairReport struct {
 	Applied    bool             `json:"applied"`
+	NoCatalog  bool             `json:"no_catalog"` // it was, or would be, made
 	Tables     []repairedTable  `json:"tables"`     // those that do not fit
 	Unreadable []mirror.Finding `json:"unreadable"` // objects of the mirror that no segment can be read from
 }
@@ -114,6 +115,11 @@ func (r *repairReport) add(done []*drain.TableRepair) {
 
 func (r *repairReport) write(w io.Writer) error {
 	var b strings.Builder
+	if r.NoCatalog && r.Applied {
+		b.WriteString("There was no catalog. It was made.\n")
+	} else if r.NoCatalog {
+		b.WriteString("There is no catalog. It would be made.\n")
+	}
 	if len(r.Tables) == 0 {
 		b.WriteString("Every table of the catalog is as new as what was committed from this log. Nothing to do.\n")
 	}

@@ -198,7 +198,7 @@ func TestCatalogRepair_without_the_data_files(t *testing.T) {
 	lose(t, committed...)
 	rep := s.repair(t, exitDamage)
 	require.Len(t, rep.Tables[0].Unfit, 2)
-	require.Contains(t, rep.Tables[0].Unfit[0].Why, "2 of the files of its current snapshot are gone")
+	require.Contains(t, rep.Tables[0].Unfit[0].Why, "2 of the files of its current snapshot are gone or damaged")
 	require.Empty(t, rep.Tables[0].Doubt)
 	require.EqualValues(t, 6, rep.Tables[0].LostRows)
 	require.Len(t, rep.Tables[0].Lost, 2)
@@ -308,6 +308,35 @@ func TestCatalogRepair_after_an_empty_catalog(t *testing.T) {
 	require.NoError(t, json.Unmarshal(head, &seen))
 	s.ok("stale", "requeue", "--all", "--into-table", seen.Table)
 	s.exact(t, "16")
+}
+
+// There is no catalog, and no backup of it: it is made, and each table registered again. A plan makes nothing.
+func TestCatalogRepair_makes_the_catalog(t *testing.T) {
+	t.Parallel()
+	for _, empty := range []bool{false, true} {
+		s, _, committed := went(t)
+		lose(t, committed...) // retired
+		file := filepath.Join(s.dir, "catalog.db")
+		lose(t, file)
+		if empty {
+			require.NoError(t, os.WriteFile(file, nil, 0o600))
+		}
+		rep := s.repair(t, exitOK)
+		require.True(t, rep.NoCatalog)
+		require.EqualValues(t, 9, *rep.Tables[0].SetTo.Rows)
+		info, err := os.Stat(file)
+		if empty {
+			require.NoError(t, err)
+			require.Zero(t, info.Size())
+		} else {
+			require.ErrorIs(t, err, os.ErrNotExist)
+		}
+		require.Contains(t, s.ok("catalog-repair"), "There is no catalog. It would be made.")
+		rep = s.repair(t, exitOK, "--apply")
+		require.True(t, rep.Tables[0].Resumed)
+		s.write("default", "events", 1)
+		s.exact(t, "10")
+	}
 }
 
 func TestCatalogRepair_usage(t *testing.T) {

@@ -43,6 +43,12 @@ func Standings(ctx context.Context, l *lake.Lake, root *segment.Root) (out []*la
 	return out, errors.Join(errs...)
 }
 
+// Committing tells whether anything was ever committed from a root.
+func Committing(root *segment.Root) (bool, error) {
+	tables, err := committedTo(root)
+	return len(tables) > 0, err
+}
+
 // bound are the lanes of one table.
 type bound struct {
 	lanes []segment.Lane

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 )
 
 // Standing is how a catalog stands to a state of a table that was seen before.
@@ -31,9 +29,6 @@ const (
 
 // metadataSuffix ends the names of metadata files.
 const metadataSuffix = ".metadata.json"
-
-// looksAtOnce is how many files are asked for at a time.
-const looksAtOnce = 16
 
 // State is one state of a table.
 type State struct {
@@ -57,7 +52,8 @@ type Past struct {
 	Seen     Seen
 	// Have is what the catalog shows. Of Unlisted the zero value; of a metadata file that is gone its place alone.
 	Have State
-	// Forward is the newest later state that is whole: each file of its current snapshot is there. nil: none is.
+	// Forward is the newest later state that is whole: each file of its current snapshot is there, and as long as its manifest says.
+	// nil: none is.
 	Forward *State
 	// Reaches says that Forward has what was seen.
 	Reaches bool
@@ -180,12 +176,12 @@ func (p *Past) find(ctx context.Context) error {
 			cmp.Compare(versionOf(b), versionOf(a)), strings.Compare(a.MetadataLocation(), b.MetadataLocation()))
 	})
 	for _, tbl := range later {
-		gone, err := p.lake.gone(ctx, tbl)
+		why, err := p.lake.incomplete(ctx, tbl)
 		if err != nil {
 			return err
 		}
-		if len(gone) > 0 {
-			p.unfit(tbl.MetadataLocation(), fmt.Sprintf("%d of the files of its current snapshot are gone, %s among them", len(gone), gone[0]))
+		if why != "" {
+			p.unfit(tbl.MetadataLocation(), why)
 			p.name(tbl)
 			continue
 		}
@@ -337,54 +333,6 @@ func (p *Past) name(tbl *table.Table) {
 	if p.reaches(tbl) && (p.recorded < 0 || rec.coverage < p.recorded) {
 		p.recorded = rec.coverage
 	}
-}
-
-// gone are the files of the current snapshot that are not there: manifests, then data files.
-//
-//	errors  anything means "not known", never "gone"
-func (l *Lake) gone(ctx context.Context, tbl *table.Table) ([]string, error) {
-	snap := tbl.CurrentSnapshot()
-	if snap == nil {
-		return nil, nil
-	}
-	var files []string
-	for df, err := range l.liveFiles(snap) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return []string{"a manifest"}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, df.FilePath())
-	}
-	missing := make([]bool, len(files))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(looksAtOnce)
-	for i, name := range files {
-		g.Go(func() error {
-			if gctx.Err() != nil {
-				return context.Cause(gctx)
-			}
-			f, err := l.io.Open(name)
-			if missing[i] = errors.Is(err, fs.ErrNotExist); missing[i] {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("look at %s: %w", name, err)
-			}
-			return f.Close()
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	var out []string
-	for i, name := range files {
-		if missing[i] {
-			out = append(out, path.Base(name))
-		}
-	}
-	return out, nil
 }
 
 // Lookup is Table.Lookup in the state that Set makes the catalog show, without regard to what was seen. A table that has

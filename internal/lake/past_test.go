@@ -80,6 +80,44 @@ func TestPast_sets_the_catalog_forward(t *testing.T) {
 	}
 }
 
+// A file that is not whole is as good as gone: the newest state that is whole is taken. Where the store does not answer nothing is
+// known.
+func TestPast_damaged_files(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"data", "manifest", "list"} {
+		for _, size := range []int64{0, 200} {
+			t.Run(fmt.Sprint(kind, size), func(t *testing.T) {
+				t.Parallel()
+				l := lakeAt(t, t.TempDir(), hooks{})
+				tbl := events(t, l)
+				commitEach(t, tbl, 1)
+				_, backup := tbl.Head()
+				commitEach(t, tbl, 1)
+				_, whole := tbl.Head()
+				commitEach(t, tbl, 1)
+				snap := loaded(t, l).CurrentSnapshot()
+				manifests, err := snap.Manifests(l.io)
+				require.NoError(t, err)
+				bad := map[string]string{"data": lastOf(manifestFiles(t, l)).FilePath(), "list": snap.ManifestList}[kind]
+				for _, m := range manifests {
+					if kind == "manifest" && m.SnapshotID() == snap.SnapshotID {
+						bad = m.FilePath()
+					}
+				}
+				seen := seenOf(tbl)
+				pointTo(t, l, backup)
+				require.NoError(t, os.Truncate(fileOf(t, bad), size))
+				p := past(t, l, seen)
+				require.Equal(t, whole, p.Forward.Metadata)
+				require.False(t, p.Reaches)
+				require.Len(t, p.Unfit, 1)
+				require.Contains(t, p.Unfit[0].Why, "damaged")
+				require.NoError(t, p.Set(t.Context()))
+			})
+		}
+	}
+}
+
 // Of two histories the one is taken that has what was seen, though the other one is newer.
 func TestPast_prefers_what_was_seen(t *testing.T) {
 	t.Parallel()
@@ -253,7 +291,7 @@ func TestS3_past(t *testing.T) {
 	p = past(t, l, seenOf(tbl))
 	require.False(t, p.Reaches)
 	require.Len(t, p.Unfit, 1)
-	require.Contains(t, p.Unfit[0].Why, "1 of the files of its current snapshot are gone")
+	require.Contains(t, p.Unfit[0].Why, "1 of the files of its current snapshot are gone or damaged")
 
 	// Without any later metadata the data file that is left is found by itself.
 	for _, f := range []string{p.Unfit[0].Metadata, p.Forward.Metadata} {
