@@ -135,7 +135,9 @@ func (r *repairReport) write(w io.Writer) error {
 
 func (t *repairedTable) write(b *strings.Builder, applied bool) {
 	fmt.Fprintf(b, "%s, table %s: %s\n", t.Lane, t.Table, t.standing())
-	fmt.Fprintf(b, "  committed from here  %s\n", t.Seen)
+	if t.Seen.Metadata != "" {
+		fmt.Fprintf(b, "  committed from here  %s\n", t.Seen)
+	}
 	if t.Catalog != nil {
 		fmt.Fprintf(b, "  catalog shows        %s\n", t.Catalog)
 	}

@@ -167,12 +167,15 @@ func (r *repair) look(ctx context.Context, root *segment.Root) error {
 	if err != nil {
 		return err
 	}
+	if err := danglingOf(ctx, r.Lake, root, tables); err != nil {
+		return err
+	}
 	for key, of := range tables {
 		if r.Lane != "" && r.Lane != key {
 			continue
 		}
 		t := &tableWork{lanes: of.lanes, here: map[segment.ID]struct{}{}, have: map[segment.ID]int64{}, others: map[segment.ID]bool{}, taken: make(chan struct{}, 1)}
-		t.Tenant, t.Index, t.Past = of.lanes[0].Tenant(), of.lanes[0].Index(), &lake.Past{Table: key, Seen: of.seen}
+		t.Tenant, t.Index, t.Past = of.tenant, of.index, &lake.Past{Table: key, Seen: of.seen}
 		if t.Err = of.err; t.Err == nil {
 			past, err := of.ask(ctx, r.Lake.Past)
 			if t.Err = err; err == nil {
@@ -196,6 +199,8 @@ func (r *repair) forward(ctx context.Context, t *tableWork) error {
 		return t.Err
 	case t.Standing == lake.Replaced:
 		return fmt.Errorf("%w: the catalog has another table of that name, made since, and which of them counts nobody but you can say", ErrNoRepair)
+	case t.Seen.Metadata == "" && t.Forward == nil:
+		return fmt.Errorf("%w: the metadata file that the catalog shows is gone, %s, and no later one is whole", ErrNoRepair, t.Have.Metadata)
 	case t.Standing == lake.Unlisted && t.Forward == nil:
 		return fmt.Errorf("%w: the catalog does not have the table, and no metadata file of it is whole", ErrNoRepair)
 	}

@@ -23,7 +23,7 @@ func Standings(ctx context.Context, l *lake.Lake, root *segment.Root) (out []*la
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
+	errs := []error{danglingOf(ctx, l, root, tables)}
 	for _, key := range slices.Sorted(maps.Keys(tables)) {
 		of := tables[key]
 		if of.err != nil {
@@ -51,9 +51,10 @@ func Committing(root *segment.Root) (bool, error) {
 
 // bound are the lanes of one table.
 type bound struct {
-	lanes []segment.Lane
-	seen  lake.Seen
-	err   error // why that is not known
+	tenant, index string
+	lanes         []segment.Lane // none: of a table that was not committed to
+	seen          lake.Seen
+	err           error // why that is not known
 	// formers are newest states of other tables that the lanes were bound to.
 	formers map[uuid.UUID]lake.Seen
 }
@@ -63,7 +64,7 @@ type bound struct {
 func (b *bound) ask(
 	ctx context.Context, compare func(ctx context.Context, tenant, index string, seen lake.Seen) (*lake.Past, error),
 ) (*lake.Past, error) {
-	tenant, index := b.lanes[0].Tenant(), b.lanes[0].Index()
+	tenant, index := b.tenant, b.index
 	p, err := compare(ctx, tenant, index, b.seen)
 	if err != nil || p.Standing == lake.Fits {
 		return p, err
@@ -81,6 +82,17 @@ func (b *bound) ask(
 	return p, nil
 }
 
+// danglingOf adds the tables of the catalog whose metadata file is gone and that no lane remembers.
+func danglingOf(ctx context.Context, l *lake.Lake, root *segment.Root, tables map[string]*bound) error {
+	found, err := l.Dangling(ctx, func(tenant, index string) bool { return tables[tenant+"/"+index] == nil })
+	for _, t := range found {
+		of := &bound{tenant: t[0], index: t[1]}
+		of.lanes, of.err = lanesOf(root, t[0], t[1])
+		tables[t[0]+"/"+t[1]] = of
+	}
+	return err
+}
+
 // committedTo are the tables that were committed to from a root, by tenant/index.
 func committedTo(root *segment.Root) (map[string]*bound, error) {
 	lanes, _, err := root.Lanes()
@@ -90,7 +102,7 @@ func committedTo(root *segment.Root) (map[string]*bound, error) {
 	out := map[string]*bound{}
 	for _, l := range lanes {
 		if out[l.Key()] == nil {
-			out[l.Key()] = &bound{}
+			out[l.Key()] = &bound{tenant: l.Tenant(), index: l.Index()}
 		}
 		out[l.Key()].lanes = append(out[l.Key()].lanes, l)
 	}

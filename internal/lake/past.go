@@ -110,6 +110,9 @@ func (l *Lake) Past(ctx context.Context, tenant, index string, seen Seen) (*Past
 
 // String says how the two states stand to each other.
 func (p *Past) String() string {
+	if p.Seen.Metadata == "" {
+		return fmt.Sprintf("table %s: the catalog shows %s, which is gone", p.Table, p.Have.Metadata)
+	}
 	shown := fmt.Sprintf("the catalog shows sequence %d (%s)", p.Have.Sequence, p.Have.Metadata)
 	switch {
 	case p.Standing == Unlisted:
@@ -170,6 +173,15 @@ func (p *Past) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.Seen.Table == uuid.Nil { // of tables that had the name one after the other the last one counts
+		newest := int64(-1)
+		for _, tbl := range later {
+			if at := tbl.Metadata().LastUpdatedMillis(); at > newest {
+				newest, p.Seen.Table = at, tbl.Metadata().TableUUID()
+			}
+		}
+		later = slices.DeleteFunc(later, func(tbl *table.Table) bool { return tbl.Metadata().TableUUID() != p.Seen.Table })
+	}
 	slices.SortFunc(later, func(a, b *table.Table) int {
 		return cmp.Or(compareBool(p.reaches(b), p.reaches(a)),
 			cmp.Compare(b.Metadata().LastSequenceNumber(), a.Metadata().LastSequenceNumber()),
@@ -228,7 +240,7 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 			return nil, context.Cause(ctx)
 		case err != nil:
 			p.unfit(f, fmt.Sprintf("it cannot be read: %v", err))
-		case tbl.Metadata().TableUUID() != p.Seen.Table: // of a table that had the name before
+		case p.Seen.Table != uuid.Nil && tbl.Metadata().TableUUID() != p.Seen.Table: // of a table that had the name before
 		case p.outgrown && p.before(tbl): // left behind when the history did not name it any more
 		case !p.follows(tbl):
 			p.unfit(f, "it did not follow on what the catalog shows")
