@@ -45,7 +45,7 @@ func (a *app) openEmptyLake(ctx context.Context) (l *lake.Lake, done func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() error { return os.RemoveAll(dir) }
+	remove := func() error { return os.RemoveAll(dir) } //nolint:forbidigo // nothing of the log: a catalog for the time of one command
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, remove())
