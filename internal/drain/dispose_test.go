@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
-	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // ask asks the fake tables.
@@ -189,78 +187,36 @@ func TestOrphans_beside_a_drain(t *testing.T) {
 // was discarded may be gone. ACCOUNTED, LAKE-1, ONE-1, RET-1.
 func TestSweep_orphans(t *testing.T) {
 	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts := 0
-			for sweepOrphans(t, policy, cuts) {
-				cuts++
+	sweepCommand(t, 40, func(w *world) (func(*world) error, func(*world)) {
+		discarded := w.seal(spec{state: segment.Orphans})
+		w.forget(discarded)
+		o := w.orphaned()
+		commands := func(w *world) error {
+			_, err := DisposeOrphans(w.t.Context(), w.choice(o.whole, o.partly), false, w.ask)
+			if err == nil {
+				_, err = DisposeOrphans(w.t.Context(), w.choice(discarded), true, w.ask)
 			}
-			require.Greater(t, cuts, 40)
-			t.Logf("%d cuts", cuts)
-		})
-	}
-}
-
-func sweepOrphans(t *testing.T, policy simfs.Policy, n int) (fired bool) {
-	t.Helper()
-	defer func() {
-		if t.Failed() {
-			t.Logf("policy %s, cut before operation %d", policy, n)
+			if err == nil {
+				_, err = w.requeue(RequeueOptions{Selection: w.choice()})
+			}
+			return err
 		}
-	}()
-	rng := rand.New(rand.NewPCG(uint64(n), uint64(policy)))
-	w := onDisk(t)
-	disk := w.fs.(*simfs.FS)
-	w.tables.get("events").forget = true
-	discarded := w.seal(spec{state: segment.Orphans})
-	w.forget(discarded)
-	o := w.orphaned()
-
-	see := func() error {
-		_, err := DisposeOrphans(t.Context(), w.choice(o.whole, o.partly), false, w.ask)
-		if err == nil {
-			_, err = DisposeOrphans(t.Context(), w.choice(discarded), true, w.ask)
+		return commands, func(w *world) {
+			w.nothingTwice()
+			require.NoError(w.t, commands(w))
+			r := w.once()
+			require.Empty(w.t, r.Failures)
+			require.Zero(w.t, r.Gaps)
+			want := map[segment.State]int{segment.Committed: 3, segment.Stale: 1, segment.Poison: 1}
+			id := strings.TrimSuffix(discarded, ".arrow")
+			if rows := w.tables.get("events").rows[id]; len(rows) > 0 { // a drain came first
+				require.Equal(w.t, slices.Repeat([]int{1}, 3), rows)
+				w.want[id] = 3
+				want[segment.Committed]++
+			}
+			w.accounted()
+			require.Equal(w.t, want, w.states("events"))
+			require.Empty(w.t, w.strays())
 		}
-		if err == nil {
-			_, err = w.requeue(RequeueOptions{Selection: w.choice()})
-		}
-		return err
-	}
-	hook, isFired := simfs.CutAt(n)
-	disk.SetHook(hook)
-	err := see()
-	if !isFired() {
-		require.NoError(t, err)
-		return false
-	}
-	require.ErrorIs(t, err, simfs.ErrOff)
-	disk = disk.Crash(policy, rng)
-	w = w.on(t, disk)
-	again, _ := simfs.CutAt(rng.IntN(60))
-	disk.SetHook(again)
-	if n%2 == 0 {
-		_ = see()
-	} else {
-		w.die(disk)
-	}
-	w = w.on(t, disk.Crash(policy, rng))
-	w.nothingTwice()
-	require.NoError(t, see())
-	r := w.once()
-	require.Empty(t, r.Failures)
-	require.Zero(t, r.Gaps)
-	rows := w.tables.get("events").rows[strings.TrimSuffix(discarded, ".arrow")]
-	if len(rows) > 0 { // a drain came first
-		require.Equal(t, slices.Repeat([]int{1}, 3), rows)
-		w.want[strings.TrimSuffix(discarded, ".arrow")] = 3
-	}
-	w.accounted()
-	want := map[segment.State]int{segment.Committed: 3, segment.Stale: 1, segment.Poison: 1}
-	if len(rows) > 0 {
-		want[segment.Committed]++
-	}
-	require.Equal(t, want, w.states("events"))
-	require.Empty(t, w.strays())
-	return true
+	})
 }

@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
-	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // TestSweep_requeue cuts the power before every operation of a requeue with salvage, under every policy of what the disk
@@ -17,76 +15,46 @@ import (
 // done: no row is lost, none is twice, and each damaged segment's bytes are there. ACCOUNTED, LAKE-1, ONE-1, LOUD-1.
 func TestSweep_requeue(t *testing.T) {
 	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts := 0
-			for sweepRequeue(t, policy, cuts) {
-				cuts++
-			}
-			require.Greater(t, cuts, 40)
-			t.Logf("%d cuts", cuts)
-		})
+	salvage := func(w *world) error {
+		_, err := w.requeue(RequeueOptions{Salvage: true})
+		return err
 	}
+	sweepCommand(t, 40, func(w *world) (func(*world) error, func(*world)) {
+		p := w.poisonedThree()
+		return salvage, func(w *world) {
+			w.checkHalf(p)
+			require.Empty(w.t, w.once().Failures)
+			w.checkHalf(p)
+			w.requeued(RequeueOptions{Salvage: true})
+			w.checkSalvaged(p)
+		}
+	})
 }
 
-func sweepRequeue(t *testing.T, policy simfs.Policy, n int) (fired bool) {
-	t.Helper()
-	defer func() {
-		if t.Failed() {
-			t.Logf("policy %s, cut before operation %d", policy, n)
-		}
-	}()
-	rng := rand.New(rand.NewPCG(uint64(n), uint64(policy)))
-	w := onDisk(t)
-	disk := w.fs.(*simfs.FS)
-	w.tables.get("events").forget = true // only that the drain doubts prevents a double
-	p := w.poisonedThree()
-
-	hook, isFired := simfs.CutAt(n)
-	disk.SetHook(hook)
-	_, err := w.requeue(RequeueOptions{Salvage: true})
-	if !isFired() {
-		require.NoError(t, err)
-		return false
-	}
-	require.ErrorIs(t, err, simfs.ErrOff)
-	disk = disk.Crash(policy, rng)
-	w = w.on(t, disk)
-	again, _ := simfs.CutAt(rng.IntN(60))
-	disk.SetHook(again)
-	if n%2 == 0 {
-		_, _ = w.requeue(RequeueOptions{Salvage: true})
-	} else {
-		w.die(disk) // a drain comes first
-	}
-	w = w.on(t, disk.Crash(policy, rng))
-	w.checkHalf(p)
-	require.Empty(t, w.once().Failures)
-	w.checkHalf(p)
-	w.requeued(RequeueOptions{Salvage: true})
+// checkSalvaged: each row is in the table once, and the damaged segments' bytes and notes are there.
+func (w *world) checkSalvaged(p three) {
+	w.t.Helper()
 	r := w.once()
-	require.Empty(t, r.Failures)
-	require.Zero(t, r.Gaps)
+	require.Empty(w.t, r.Failures)
+	require.Zero(w.t, r.Gaps)
 	w.accounted()
-	require.Equal(t, map[segment.State]int{segment.Committed: 4}, w.states("events"))
-	require.Empty(t, w.strays())
-	left := []string{p.damaged.FileName() + ".salvaged", p.committed.FileName() + ".salvaged"}
+	require.Equal(w.t, map[segment.State]int{segment.Committed: 4}, w.states("events"))
+	require.Empty(w.t, w.strays())
 	entries, err := w.fs.List(w.lane("events").Dir(segment.Poison))
-	require.NoError(t, err)
-	require.Len(t, entries, 4, "two originals and their notes: %v", entries)
-	for _, name := range left {
+	require.NoError(w.t, err)
+	require.Len(w.t, entries, 4, "two originals and their notes: %v", entries)
+	for _, id := range []segment.ID{p.damaged, p.committed} {
+		name := id.FileName() + ".salvaged"
 		_, err := w.lane("events").ReadNote(name)
-		require.NoError(t, err)
+		require.NoError(w.t, err)
 		data, err := vfs.ReadFile(w.fs, w.lane("events").Path(segment.Poison, name))
-		require.NoError(t, err)
-		require.Equal(t, p.bad, data)
+		require.NoError(w.t, err)
+		require.Equal(w.t, p.bad, data)
 	}
 	for path := range w.files() {
-		require.NotContains(t, path, ".tmp")
+		require.NotContains(w.t, path, ".tmp")
 	}
-	require.Empty(t, w.requeued(RequeueOptions{Salvage: true}))
-	return true
+	require.Empty(w.t, w.requeued(RequeueOptions{Salvage: true}))
 }
 
 // three are the segments in poison/ of a sweep.

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
-	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // into are the options that bring what is in stale/ into the table of default/events.
@@ -173,71 +171,34 @@ func TestStale_requeue_beside_a_drain(t *testing.T) {
 // table once, and who decided it is recorded. ACCOUNTED, LAKE-1, ONE-1, LOUD-1.
 func TestSweep_stale(t *testing.T) {
 	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts := 0
-			for sweepStale(t, policy, cuts) {
-				cuts++
+	command := func(w *world) error {
+		_, err := w.requeue(w.into(Selection{}))
+		return err
+	}
+	sweepCommand(t, 60, func(w *world) (func(*world) error, func(*world)) {
+		w.lostCatalog()
+		return command, func(w *world) {
+			w.nothingTwice()
+			require.Empty(w.t, w.once().Failures)
+			w.nothingTwice()
+			w.requeued(w.into(Selection{}))
+			r := w.once()
+			require.Empty(w.t, r.Failures)
+			require.Zero(w.t, r.Gaps)
+			w.accounted()
+			require.Equal(w.t, map[segment.State]int{segment.Committed: 5}, w.states("events"))
+			require.Empty(w.t, w.strays())
+			decisions := 0
+			for path := range w.files() {
+				require.NotContains(w.t, path, ".tmp")
+				if strings.Contains(path, "/into-"+w.tables.get("events").uuid.String()) {
+					decisions++
+				}
 			}
-			require.Greater(t, cuts, 60)
-			t.Logf("%d cuts", cuts)
-		})
-	}
-}
-
-func sweepStale(t *testing.T, policy simfs.Policy, n int) (fired bool) {
-	t.Helper()
-	defer func() {
-		if t.Failed() {
-			t.Logf("policy %s, cut before operation %d", policy, n)
+			require.Equal(w.t, 1, decisions)
+			require.Empty(w.t, w.requeued(w.into(Selection{})))
 		}
-	}()
-	rng := rand.New(rand.NewPCG(uint64(n), uint64(policy)))
-	w := onDisk(t)
-	disk := w.fs.(*simfs.FS)
-	w.lostCatalog()
-	table := w.tables.get("events")
-	table.forget = true
-
-	hook, isFired := simfs.CutAt(n)
-	disk.SetHook(hook)
-	_, err := w.requeue(w.into(Selection{}))
-	if !isFired() {
-		require.NoError(t, err)
-		return false
-	}
-	require.ErrorIs(t, err, simfs.ErrOff)
-	disk = disk.Crash(policy, rng)
-	w = w.on(t, disk)
-	again, _ := simfs.CutAt(rng.IntN(60))
-	disk.SetHook(again)
-	if n%2 == 0 {
-		_, _ = w.requeue(w.into(Selection{}))
-	} else {
-		w.die(disk) // a drain comes first
-	}
-	w = w.on(t, disk.Crash(policy, rng))
-	w.nothingTwice()
-	require.Empty(t, w.once().Failures)
-	w.nothingTwice()
-	w.requeued(w.into(Selection{}))
-	r := w.once()
-	require.Empty(t, r.Failures)
-	require.Zero(t, r.Gaps)
-	w.accounted()
-	require.Equal(t, map[segment.State]int{segment.Committed: 5}, w.states("events"))
-	require.Empty(t, w.strays())
-	decisions := 0
-	for path := range w.files() {
-		require.NotContains(t, path, ".tmp")
-		if strings.Contains(path, "/into-"+table.uuid.String()) {
-			decisions++
-		}
-	}
-	require.Equal(t, 1, decisions)
-	require.Empty(t, w.requeued(w.into(Selection{})))
-	return true
+	})
 }
 
 // nothingTwice: each row is in the table once, or its segment has a name.
