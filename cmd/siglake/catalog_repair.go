@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -89,11 +88,10 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	out := repairReport{Applied: f.apply, NoCatalog: missing, Tables: []repairedTable{}, Unreadable: []mirror.Finding{}}
 	opt := drain.RepairOptions{
 		FS: a.fs, WAL: a.walDir(), Lake: l, Lane: f.lane, Apply: f.apply, AcceptLoss: f.acceptLoss,
-		Holder: fmt.Sprintf("siglake catalog-repair, pid %d on %s", os.Getpid(), host),
+		Holder: holder("catalog-repair"),
 	}
 	if f.mirror != "" {
 		opt.Mirror = func(ctx context.Context, choice drain.Choice) error { return a.chooseFrom(ctx, f, choice, &out) }
@@ -106,12 +104,7 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 	if err != nil && len(tables) == 0 {
 		return err
 	}
-	if a.output == "json" {
-		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), out))
-	} else {
-		err = errors.Join(err, out.write(cmd.OutOrStdout()))
-	}
-	if err != nil {
+	if err := a.show(cmd.OutOrStdout(), out, out.write, err); err != nil {
 		return err
 	}
 	return a.repairVerdict(&out, f)

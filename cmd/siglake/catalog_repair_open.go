@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // openLakeToRepair opens the catalog: read-only, with apply for writing. One that is missing is made with apply, if the log has
@@ -41,11 +41,10 @@ func (a *app) openLakeToRepair(ctx context.Context, root *segment.Root, apply bo
 
 // openEmptyLake opens the warehouse with an empty catalog, read-only.
 func (a *app) openEmptyLake(ctx context.Context) (l *lake.Lake, done func() error, err error) {
-	dir, err := os.MkdirTemp("", "siglake-catalog-repair-")
+	dir, remove, err := vfs.PrivateDir("siglake-catalog-repair-")
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() error { return os.RemoveAll(dir) } //nolint:forbidigo // nothing of the log: a catalog for the time of one command
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, remove())

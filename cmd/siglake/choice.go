@@ -121,16 +121,21 @@ func resolveAside(root *segment.Root, arg string, from segment.State) (place, er
 
 // options say the same to the drain. The function ends what is drawn meanwhile.
 func (a *app) options(c choice, ids []segment.ID) (drain.Selection, func()) {
-	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	bar := progress{w: a.stderr, on: a.terminal, now: a.now, text: "read %d of %d segments, %s"}
 	return drain.Selection{
 		FS: a.fs, WAL: a.walDir(), Logger: a.logger(), Now: a.now, From: c.from, Lane: c.lane, IDs: ids, DryRun: c.dryRun,
-		Holder: fmt.Sprintf("siglake %s, pid %d on %s", c.command, os.Getpid(), host),
+		Holder: holder(c.command),
 		Progress: func(done, of int, size int64) {
 			bar.total = of
 			bar.draw(done, size)
 		},
 	}, bar.clear
+}
+
+// holder is what a lock says of a command to whoever is refused meanwhile.
+func holder(command string) string {
+	host, _ := os.Hostname() // only a text
+	return fmt.Sprintf("siglake %s, pid %d on %s", command, os.Getpid(), host)
 }
 
 // explainLock says what to do when a drain runs.

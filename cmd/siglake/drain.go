@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,10 +104,9 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 	if err := a.haveCatalog(ctx); err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	rep, err := drain.Once(ctx, drain.Options{
 		FS: a.fs, WAL: a.walDir(), Logger: a.logger(), Now: a.now,
-		Holder: fmt.Sprintf("siglake drain --once, pid %d on %s", os.Getpid(), host),
+		Holder: holder("drain --once"),
 		// Opened only when the root is one and its lock is ours, so that a wrong path makes no catalog.
 		OpenLake: func(ctx context.Context) (*lake.Lake, error) { return a.openLake(ctx, false) },
 	})
@@ -129,12 +127,7 @@ func (a *app) drainOnce(ctx context.Context, w io.Writer) error {
 		}
 		out.Failures[lane] = err.Error()
 	}
-	if a.output == "json" {
-		err = writeJSON(w, out)
-	} else {
-		err = out.write(w)
-	}
-	if err != nil {
+	if err := a.show(w, out, out.write, nil); err != nil {
 		return err
 	}
 	return a.drainVerdict(&out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -109,12 +110,8 @@ func (a *app) gcOrphans(cmd *cobra.Command, names []string, f gcFlags) error {
 		return err
 	}
 	out := newGCReport(found, f)
-	if a.output == "json" {
-		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), out))
-	} else {
-		err = errors.Join(err, out.write(cmd.OutOrStdout(), a.next(f.again(names)...)))
-	}
-	if err != nil {
+	text := func(w io.Writer) error { return out.write(w, a.next(f.again(names)...)) }
+	if err := a.show(cmd.OutOrStdout(), out, text, err); err != nil {
 		return err
 	}
 	return out.verdict()

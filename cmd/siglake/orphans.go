@@ -165,12 +165,7 @@ func (a *app) disposeOrphans(ctx context.Context, w io.Writer, c choice, args []
 	if err != nil && len(out.Orphans) == 0 {
 		return err
 	}
-	if a.output == "json" {
-		err = errors.Join(err, writeJSON(w, out))
-	} else {
-		err = errors.Join(err, out.write(w))
-	}
-	if err != nil {
+	if err := a.show(w, out, out.write, err); err != nil {
 		return err
 	}
 	return out.verdict()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -117,6 +118,15 @@ func agree(n int, one, many string) string {
 		return one
 	}
 	return many
+}
+
+// show writes a report, as JSON or as text, and returns what went wrong before or with that: what was done stands in the report
+// also beside an error.
+func (a *app) show(w io.Writer, report any, text func(io.Writer) error, trouble error) error {
+	if a.output == "json" {
+		return errors.Join(trouble, writeJSON(w, report))
+	}
+	return errors.Join(trouble, text(w))
 }
 
 // writeJSONArray writes one array with one element a line.

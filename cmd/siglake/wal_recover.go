@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -78,11 +76,10 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 	if err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // only a text for whoever is refused meanwhile
 	shown := a.showRecover(from.String())
 	rep, err := mirror.Restore(ctx, mirror.RestoreOptions{
 		FS: a.fs, Dir: dir, Store: store, DryRun: f.dryRun, Online: f.online, Concurrency: f.concurrency,
-		Holder: fmt.Sprintf("siglake wal-recover, pid %d on %s", os.Getpid(), host),
+		Holder: holder("wal-recover"),
 		Step:   shown.step, Progress: shown.progress,
 	})
 	shown.end()
@@ -91,12 +88,7 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 		return err
 	}
 	out := recoverReport(rep, f)
-	if a.output == "json" {
-		err = errors.Join(err, writeJSON(cmd.OutOrStdout(), out))
-	} else {
-		err = errors.Join(err, out.write(cmd.OutOrStdout()))
-	}
-	if err != nil {
+	if err := a.show(cmd.OutOrStdout(), out, out.write, err); err != nil {
 		return err
 	}
 	return out.verdict()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/siglakecol/siglakecol/internal/mirror"
@@ -103,7 +104,7 @@ func (r *recovered) verdict() error {
 	return damageError("%s; %s", strings.Join(parts, "; "), others)
 }
 
-func (r *recovered) write(w interface{ Write([]byte) (int, error) }) error {
+func (r *recovered) write(w io.Writer) error {
 	g := grid{
 		header: []string{"TENANT", "INDEX", "SEGMENTS", "ROWS", "BYTES", "FROM", "TO", "PRESENT", "UNREADABLE", "FAILED"},
 		right:  []bool{false, false, true, true, true, false, false, true, true, true},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -75,12 +74,7 @@ func (a *app) requeue(ctx context.Context, w io.Writer, c choice, args []string,
 	if err != nil && len(out.Segments) == 0 {
 		return err
 	}
-	if a.output == "json" {
-		err = errors.Join(err, writeJSON(w, out))
-	} else {
-		err = errors.Join(err, out.write(w))
-	}
-	if err != nil {
+	if err := a.show(w, out, out.write, err); err != nil {
 		return err
 	}
 	return out.verdict()

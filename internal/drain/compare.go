@@ -105,7 +105,7 @@ func (c Selection) compare(ctx context.Context, found []aside, ask Ask) ([]Compa
 // look reads one orphan. The error is for trouble that is not the segment's own.
 func (c Selection) look(p aside) (Comparison, error) {
 	out := Comparison{Lane: p.lane.Key(), Path: p.path(), ID: p.entry.ID}
-	f, err := c.FS.Open(out.Path)
+	f, size, err := c.openAside(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		out.Verdict = NotThere
 		return out, nil
@@ -114,12 +114,8 @@ func (c Selection) look(p aside) (Comparison, error) {
 		return out, err
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	info, err := f.Stat()
-	if err != nil {
-		return out, err
-	}
-	out.Bytes = info.Size
-	seg, _, err := decode(f, info.Size, p.entry.ID)
+	out.Bytes = size
+	seg, _, err := decode(f, size, p.entry.ID)
 	switch {
 	case err == nil:
 		out.Rows, out.For = seg.Rows, seg.Header.Table

@@ -124,7 +124,7 @@ type requeuer struct {
 // one decides about one segment. The error is for trouble that is not the segment's own.
 func (r requeuer) one(p aside) (Requeue, error) {
 	out := Requeue{Lane: p.lane.Key(), Path: p.path(), ID: p.entry.ID, Fate: Refused, Note: r.noteOf(p)}
-	f, err := r.FS.Open(out.Path)
+	f, size, err := r.openAside(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		out.Fate = Gone
 		return out, nil
@@ -133,11 +133,7 @@ func (r requeuer) one(p aside) (Requeue, error) {
 		return out, err
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	info, err := f.Stat()
-	if err != nil {
-		return out, err
-	}
-	out.Bytes = info.Size
+	out.Bytes = size
 	if len(p.copies) > 1 {
 		out.Err = fmt.Errorf("%w: %s", ErrOtherCopy, strings.Join(p.copies, ", "))
 		return out, nil
@@ -146,7 +142,7 @@ func (r requeuer) one(p aside) (Requeue, error) {
 		out.Err = fmt.Errorf("%w: %s is table %s.%s", ErrOtherTable, r.Into, r.table.Namespace, r.table.Name)
 		return out, nil
 	}
-	seg, _, err := decode(f, info.Size, p.entry.ID)
+	seg, _, err := decode(f, size, p.entry.ID)
 	switch {
 	case err == nil:
 		out.Rows, out.Batches = seg.Rows, len(seg.Batches)

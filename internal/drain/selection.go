@@ -134,3 +134,15 @@ func (c Selection) inLane(l segment.Lane) ([]aside, error) {
 	}
 	return found, nil
 }
+
+// openAside opens a segment that is set aside, and tells its size in bytes.
+func (c Selection) openAside(p aside) (f vfs.File, size int64, err error) {
+	if f, err = c.FS.Open(p.path()); err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size, nil
+}

@@ -36,17 +36,7 @@ const perVisit = 8
 //	ctx      ends it; a commit that was sent is awaited
 func (l *Lake) Compact(ctx context.Context, c Compaction) {
 	k := &compactor{lake: l, tables: map[string]*compacted{}}
-	tick := time.NewTicker(c.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		if err := k.round(ctx); err != nil && ctx.Err() == nil {
-			l.log.Warn("Compaction of tables went wrong; it is tried again", zap.Duration("after", c.Interval), zap.Error(err))
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	l.rounds(ctx, c.Interval, "Compaction of tables", k.round)
 }
 
 // compactor remembers from round to round what there was to do.

@@ -43,11 +43,16 @@ const (
 //	ctx      ends it; a commit that was sent is awaited
 func (l *Lake) Maintain(ctx context.Context, u Upkeep) {
 	k := &keeper{lake: l, retain: u.RetainLast, tables: map[string]*kept{}}
-	tick := time.NewTicker(u.Interval)
+	l.rounds(ctx, u.Interval, "Maintenance of tables", k.round)
+}
+
+// rounds calls round at once and at each interval until ctx ends. Trouble with one is logged, and the next tries again.
+func (l *Lake) rounds(ctx context.Context, every time.Duration, what string, round func(context.Context) error) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if err := k.round(ctx); err != nil && ctx.Err() == nil {
-			l.log.Warn("Maintenance of tables went wrong; it is tried again", zap.Duration("after", u.Interval), zap.Error(err))
+		if err := round(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn(what+" went wrong; it is tried again", zap.Duration("after", every), zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():

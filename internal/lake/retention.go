@@ -88,21 +88,13 @@ func (l *Lake) OldDays(ctx context.Context, r Retention) ([]TableDays, error) {
 //	ctx      ends it; a commit that was sent is awaited
 func (l *Lake) DropOldDays(ctx context.Context, r Retention) {
 	began, wall := time.Now(), l.now()
-	tick := time.NewTicker(r.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	l.rounds(ctx, r.Interval, "Deleting old days from tables", func(ctx context.Context) error {
 		now := wall.Add(time.Since(began))
 		if shown := l.now(); shown.Before(now) {
 			now = shown
 		}
-		if err := l.dropRound(ctx, r, now); err != nil && ctx.Err() == nil {
-			l.log.Warn("Deleting old days from tables went wrong; it is tried again", zap.Duration("after", r.Interval), zap.Error(err))
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+		return l.dropRound(ctx, r, now)
+	})
 }
 
 // dropRound looks at every table once.
