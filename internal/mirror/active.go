@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 
 	"go.uber.org/zap"
 
@@ -23,7 +22,6 @@ func (m *Mirror) uploadActives(ctx context.Context, root *segment.Root) {
 		m.met.failed(reasonActiveRead)
 		m.opt.Logger.Warn("open segments not listed, will be tried again", zap.Error(err))
 	}
-	open := map[segment.ID]bool{}
 	for _, lane := range lanes {
 		entries, _, err := lane.List(segment.Active)
 		if err != nil {
@@ -34,16 +32,12 @@ func (m *Mirror) uploadActives(ctx context.Context, root *segment.Root) {
 			if ctx.Err() != nil {
 				return
 			}
-			open[e.ID] = true
 			if err := m.uploadActive(ctx, lane, e); err != nil && ctx.Err() == nil {
 				m.opt.Logger.Warn("beginning of an open segment not uploaded, will be tried again",
 					zap.String("segment", e.ID.String()), zap.Error(err))
 			}
 		}
 	}
-	m.activeMu.Lock()
-	defer m.activeMu.Unlock()
-	maps.DeleteFunc(m.actives, func(id segment.ID, _ int64) bool { return !open[id] && m.seen.confirmed(id) })
 }
 
 // uploadActive uploads the whole messages of an open segment behind a PARTIAL header of their own. The file goes on
@@ -89,7 +83,7 @@ func (m *Mirror) uploadActive(ctx context.Context, lane segment.Lane, e segment.
 	m.actives[e.ID] = end
 	m.activeMu.Unlock()
 	if m.seen.confirmed(e.ID) { // sealed and uploaded while this was on its way
-		return m.deleteActive(ctx, lane.Key(), e.ID)
+		return m.dropActive(ctx, lane, e.ID)
 	}
 	return nil
 }
@@ -126,19 +120,22 @@ func (s *spliced) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// dropActive deletes the copy of the open segment once the sealed one is confirmed.
-func (m *Mirror) dropActive(ctx context.Context, j *job) {
+// dropActive deletes the copy of an open segment, if there is one, once the sealed one is confirmed. Confirmed comes before
+// it, here and with a copy under way: of the two that may meet, the later one finds the copy.
+func (m *Mirror) dropActive(ctx context.Context, lane segment.Lane, id segment.ID) error {
+	if !m.forgetActive(id) {
+		return nil
+	}
+	return m.deleteActive(ctx, lane.Key(), id)
+}
+
+// forgetActive forgets what was uploaded of an open segment, and tells whether anything was.
+func (m *Mirror) forgetActive(id segment.ID) bool {
 	m.activeMu.Lock()
-	_, uploaded := m.actives[j.id]
-	delete(m.actives, j.id)
-	m.activeMu.Unlock()
-	if !uploaded {
-		return
-	}
-	if err := m.deleteActive(ctx, j.lane.Key(), j.id); err != nil {
-		m.opt.Logger.Warn("copy of an open segment not deleted, the next sweep does it",
-			zap.String("segment", j.id.String()), zap.Error(err))
-	}
+	defer m.activeMu.Unlock()
+	_, uploaded := m.actives[id]
+	delete(m.actives, id)
+	return uploaded
 }
 
 func (m *Mirror) deleteActive(ctx context.Context, lane string, id segment.ID) error {

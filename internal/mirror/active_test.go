@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/objstore/storetest"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // The beginning of an open segment is copied as it grows, behind a PARTIAL header, not again while it does not, and is deleted
@@ -36,6 +38,30 @@ func TestActive(t *testing.T) {
 		require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
 		settled(time.Second)
 		require.Equal(t, []int64{1, 2, 3}, rows(t, r.store.Objects()[key(id)]))
+		require.NotContains(t, r.store.Objects(), activeKey(id))
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
+// Open segments looked through in the middle of a confirmation do not have the copy be forgotten: it goes without a sweep.
+func TestActive_looked_at_while_confirmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.opt.ActiveInterval, r.opt.SweepInterval = 10*time.Second, -1
+		r.start()
+		id := r.append(2).Segment
+		settled(11 * time.Second)
+		require.Contains(t, r.store.Objects(), activeKey(id))
+		r.disk.SetHook(func(op simfs.Op) error {
+			if op.Kind == simfs.Remove && strings.Contains(op.Name, "mirror-pending") {
+				time.Sleep(11 * time.Second) // confirmed, the pin not removed yet
+			}
+			return nil
+		})
+		require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
+		settled(30 * time.Second)
+		require.Contains(t, r.store.Objects(), key(id))
 		require.NotContains(t, r.store.Objects(), activeKey(id))
 		require.Zero(t, r.stop(time.Second))
 	})

@@ -39,11 +39,13 @@ func (m *Mirror) work(ctx context.Context, j *job) {
 		m.met.gone()
 		m.opt.Logger.Error("segment gone before it was uploaded: the mirror has no copy of it",
 			zap.String("segment", j.id.String()), zap.String("dir", j.lane.Key()))
+		m.forgetActive(j.id) // its copy stays: it may be all that is left
 		m.queue.done(j)
 	case errors.Is(err, errConflict):
 		m.met.conflict()
 		m.opt.Logger.Error("the mirror holds another object under the segment's name; nothing is overwritten, and the pin stays",
 			zap.String("key", key), zap.Error(err))
+		m.forgetActive(j.id)
 		m.queue.done(j)
 	case ctx.Err() != nil:
 		m.queue.again(j) // the process ends; the pin remembers
@@ -169,5 +171,8 @@ func (m *Mirror) confirm(ctx context.Context, j *job) {
 	m.met.uploaded(true)
 	m.seen.confirm(j.id)
 	m.unpin(j)
-	m.dropActive(ctx, j)
+	if err := m.dropActive(ctx, j.lane, j.id); err != nil {
+		m.opt.Logger.Warn("copy of an open segment not deleted, the next sweep does it",
+			zap.String("segment", j.id.String()), zap.Error(err))
+	}
 }
