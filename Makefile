@@ -93,6 +93,12 @@ bench: build ## throughput and latency of this machine against the otlp -> nop c
 bench-mirror: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## what the mirror costs and bears, against a store that discards and an S3 server (six minutes)
 	cd testbed && $(GO) run ./cmd/bench -mirror
 
+.PHONY: bench-lake
+bench-lake: build ## from a client to the table: a saturating load and the drain of it; [DURATION=10m] [RATE=20000] [MAINTENANCE=off]
+	@scripts/need node npm
+	cd testbed/reader && npm ci --no-audit --no-fund --silent
+	cd testbed && $(GO) run ./cmd/bench -lake -duration $(or $(DURATION),10m) -rate $(or $(RATE),0) -maintenance $(or $(MAINTENANCE),auto)
+
 .PHONY: bench-parts
 bench-parts: ## rows per CPU second of the encoder, the layouts of the log, and the Parquet writer against iceberg-go's (ten minutes)
 	$(GO) test -run '^$$' -bench '^BenchmarkEncode$$' -count 5 ./internal/otelarrow

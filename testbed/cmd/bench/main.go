@@ -38,6 +38,9 @@ type settings struct {
 	only     string
 	output   string
 	mirror   bool
+	lake     bool
+
+	maintenance string // of the compactor, with -lake
 }
 
 type shape struct{ connections, batch int }
@@ -45,7 +48,7 @@ type shape struct{ connections, batch int }
 func (s shape) String() string { return fmt.Sprintf("%d × %d", s.connections, s.batch) }
 
 func parse() (s settings, err error) {
-	shapes := flag.String("shapes", "64x10,16x100,8x500", "connections x records per request, separated by commas")
+	shapes := flag.String("shapes", "", "connections x records per request, separated by commas; by default 64x10,16x100,8x500, with -lake 8x500")
 	flag.Float64Var(&s.rate, "rate", 0, "records per second, for the latency at a load that is not saturating; 0: as fast as answers come")
 	flag.IntVar(&s.runs, "runs", 5, "runs of everything; the table has medians")
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "measured time of a load")
@@ -53,7 +56,18 @@ func parse() (s settings, err error) {
 	flag.StringVar(&s.only, "only", "", "only the servers, or with -mirror the parts, whose name holds this")
 	flag.StringVar(&s.output, "output", "", "file for every single measurement as JSON")
 	flag.BoolVar(&s.mirror, "mirror", false, "what the mirror costs, and what it bears: against a store that discards and against an S3 server")
+	flag.BoolVar(&s.lake, "lake", false, "the way to the table: one load of the shipped configuration, and the drain after it")
+	flag.StringVar(&s.maintenance, "maintenance", "auto", "with -lake: maintenance of the tables, auto or off")
 	flag.Parse()
+	if s.lake && s.mirror {
+		return s, errors.New("-lake and -mirror measure different things: leave one out")
+	}
+	if *shapes == "" {
+		*shapes = "64x10,16x100,8x500"
+		if s.lake {
+			*shapes = "8x500"
+		}
+	}
 	if s.mirror && (s.output != "" || s.rate != 0) {
 		return s, errors.New("-mirror has loads of its own and prints tables only: leave out -output and -rate")
 	}
@@ -90,6 +104,9 @@ func run(ctx context.Context) (err error) {
 	}
 	if s.mirror {
 		return runMirror(ctx, bin, s)
+	}
+	if s.lake {
+		return runLake(ctx, bin, s)
 	}
 	dir, err := os.MkdirTemp("", "siglake-bench-config-")
 	if err != nil {

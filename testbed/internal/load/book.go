@@ -22,6 +22,7 @@ type Book struct {
 type Ack struct {
 	Request uint64
 	At      time.Time // when the client had the answer
+	Took    time.Duration
 }
 
 // Begin notes that a request is about to be sent.
@@ -38,11 +39,11 @@ func (b *Book) Outstanding() int {
 	return b.begun - len(b.acked) - len(b.failed)
 }
 
-// Ack notes that request n was acknowledged just now.
-func (b *Book) Ack(n uint64) {
+// Ack notes that request n was acknowledged just now, so long after it fell due.
+func (b *Book) Ack(n uint64, took time.Duration) {
 	at := time.Now()
 	b.mu.Lock()
-	b.acked = append(b.acked, Ack{n, at})
+	b.acked = append(b.acked, Ack{n, at, took})
 	b.mu.Unlock()
 }
 

@@ -74,8 +74,8 @@ func TestFillTracesAndMetricsPatchEveryRecord(t *testing.T) {
 func TestJudgeTellsEveryBreach(t *testing.T) {
 	t.Parallel()
 	b := &Book{Shape: Shape{Batch: 2, Run: "r"}}
-	b.Ack(0)
-	b.Ack(2)
+	b.Ack(0, 0)
+	b.Ack(2, 0)
 	b.Fail(1)
 	b.Fail(3)
 	good := map[uint64]int{0: 1, 1: 1, 4: 1, 5: 1, 6: 1, 7: 1}
@@ -101,7 +101,7 @@ func TestBook_lost(t *testing.T) {
 	t.Parallel()
 	b := &Book{Shape: Shape{Batch: 2, Run: "r"}}
 	for _, n := range []uint64{5, 0, 3} {
-		b.Ack(n)
+		b.Ack(n, 0)
 	}
 	b.Fail(1)
 	requests := func(acks []Ack) (out []uint64) {

@@ -44,12 +44,17 @@ func ReadUsage(pid int) (Usage, error) {
 }
 
 // PeakRSS is the most memory the process ever held, in bytes.
-func PeakRSS(pid int) (int64, error) {
+func PeakRSS(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+// RSS is the memory that the process holds, in bytes.
+func RSS(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+func memory(pid int, name string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("read peak memory: %w", err)
+		return 0, fmt.Errorf("read memory: %w", err)
 	}
-	return number(string(status), "VmHWM:") * 1024, nil
+	return number(string(status), name) * 1024, nil
 }
 
 // ResetPeakRSS makes the kernel count the peak from now on.

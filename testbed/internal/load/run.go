@@ -178,7 +178,7 @@ func (w *worker) work(ctx context.Context) {
 		cancel()
 		end := time.Now()
 		if err == nil {
-			w.Book.Ack(j.number)
+			w.Book.Ack(j.number, end.Sub(j.due))
 			w.samples = append(w.samples, sample{end, end.Sub(j.due)})
 			if w.Records > 0 && w.Book.Acked() >= w.Records {
 				w.stop()
@@ -249,18 +249,32 @@ func (r *run) result(workers []*worker) Result {
 	out.Requests = len(acks)
 	out.Records = len(acks) * r.Batch
 	out.Rate = float64(out.Records) / out.Seconds
-	out.Latency = quantiles(acks)
+	out.Latency = QuantilesOf(acks)
 	out.LongestGap = milliseconds(longestGap(ends, from, end))
 	return out
 }
 
-func quantiles(d []time.Duration) Quantiles {
+// QuantilesOf sorts d.
+func QuantilesOf(d []time.Duration) Quantiles {
 	if len(d) == 0 {
 		return Quantiles{}
 	}
 	slices.Sort(d)
 	at := func(q float64) float64 { return milliseconds(d[min(int(q*float64(len(d))), len(d)-1)]) }
 	return Quantiles{at(0.5), at(0.99), at(0.999), at(1)}
+}
+
+// AcksSince tells of those of acks, sorted by time, that came after from: how long they took, and the longest time without any
+// until to, in milliseconds.
+func AcksSince(acks []Ack, from, to time.Time) (Quantiles, float64) {
+	i, _ := slices.BinarySearchFunc(acks, from, func(a Ack, t time.Time) int { return a.At.Compare(t) })
+	var took []time.Duration
+	var ends []time.Time
+	for _, a := range acks[i:] {
+		took = append(took, a.Took)
+		ends = append(ends, a.At)
+	}
+	return QuantilesOf(took), milliseconds(longestGap(ends, from, to))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
