@@ -20,7 +20,7 @@ var sweptElsewhere = map[string]string{
 	"write refused":    "internal/wal TestCrash_while_renewing",
 	"expire":           "internal/lake TestExpire_survives_a_stop_at_every_step",
 	"compact":          "internal/lake TestCompact_survives_a_stop_at_every_step",
-	"drop days":        "internal/lake TestRetention_survives_every_answer",
+	"drop days":        "internal/lake TestRetention_survives_a_stop_at_every_step",
 	"requeue":          "internal/drain TestSweep_requeue",
 	"salvage":          "internal/drain TestSweep_requeue",
 	"orphans delete":   "internal/drain TestSweep_orphans",
@@ -29,7 +29,7 @@ var sweptElsewhere = map[string]string{
 	"stale requeue":    "internal/drain TestSweep_stale",
 	"other table":      "internal/drain TestSweep_bind_R38",
 	"quarantine":       "internal/drain TestSweep_power_loss_A6",
-	"give up a pin":    "internal/wal TestPins_go_near_the_limits",
+	"give up a pin":    "internal/wal TestSweep_pins",
 	"repair a catalog": "cmd/siglake TestCatalogRepair_kill_exact",
 }
 
