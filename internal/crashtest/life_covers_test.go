@@ -41,7 +41,7 @@ func TestLife(t *testing.T) {
 		var v violations
 		m.checkNames(&v, m.client.expect(true))
 		m.checkRows(&v, m.client.expect(true))
-		m.checkRest(&v)
+		m.checkRest(&v, noName)
 		require.Empty(t, v)
 		for _, op := range ops {
 			state := func(name string) segment.State { return segment.State(filepath.Base(filepath.Dir(name))) }

@@ -107,6 +107,7 @@ func TestLifecycle_every_event_is_swept(t *testing.T) {
 var wordsFor = map[string][]string{
 	theWriter:   {"writer", "exporter", "mirror", "whoever"},
 	theDrain:    {"drain", "whoever"},
+	theStandby:  {"drain", "whoever"},
 	theOperator: {"siglake"},
 }
 

@@ -3,10 +3,12 @@ package crashtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"hash/crc32"
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"sync"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
@@ -20,6 +22,7 @@ import (
 // simBug is a mistake at one of the product's seams, made for it by what is on the other side.
 type simBug struct {
 	fs        func(disk vfs.FS) vfs.FS // of the writer
+	drainFS   func(disk vfs.FS) vfs.FS // of the drains
 	store     func(simStore) objstore.Store
 	catalog   func(simCatalog) drain.Catalog
 	committed func(simCatalog) committedRows // what the retention of the mirror asks
@@ -39,6 +42,9 @@ var simBugs = map[string]simBug{
 	"commit without compare-and-swap":   {catalog: tables(func(t simTable) drain.Table { return blind(t) }), breaks: "LAKE-1"},
 	"unpin before the upload":           {store: func(s simStore) objstore.Store { return &promising{simStore: s} }, breaks: "MIR-1"},
 	"retention of what is in no table":  {committed: func(simCatalog) committedRows { return allCommitted }, breaks: "RET-1"},
+	"a standby that does not wait":      {drainFS: func(disk vfs.FS) vfs.FS { return lockless{disk} }, breaks: "ACK-1"},
+	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), breaks: "ACK-2"},
+	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, breaks: "LOUD-1"},
 	"a refused deletion taken for done": {store: func(s simStore) objstore.Store { return keeping{s} }, breaks: "BND-1"},
 }
 
@@ -177,3 +183,24 @@ func (s *promising) Stat(ctx context.Context, key string) (objstore.Info, error)
 type keeping struct{ simStore }
 
 func (keeping) Delete(context.Context, string) error { return nil }
+
+// lockless lets every drain work at once.
+type lockless struct{ vfs.FS }
+
+func (l lockless) Lock(name, text string) (io.Closer, error) {
+	lock, err := l.FS.Lock(name, text)
+	if _, held := errors.AsType[*vfs.LockedError](err); held && filepath.Base(name) == segment.DrainLockName {
+		return io.NopCloser(nil), nil
+	}
+	return lock, err
+}
+
+// silent has no poison/: what is to be set aside there is gone.
+type silent struct{ vfs.FS }
+
+func (s silent) Link(from, to string) error {
+	if stateOf(to) == segment.Poison {
+		return nil
+	}
+	return s.FS.Link(from, to)
+}

@@ -174,12 +174,18 @@ func (l *ledger) power(tables *catalog) {
 	}
 }
 
-// volume is the loss of the volume: it may take what is in no table and in no object.
-func (l *ledger) volume(tables *catalog, store *storetest.Store) {
+// volume is the loss of the volume: it may take what is in no table and in no object. rotten are segments of which a copy is
+// damaged.
+func (l *ledger) volume(tables *catalog, store *storetest.Store, rotten map[string]bool) {
 	objects := store.Objects()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.all {
+		id := a.receipt.Segment.String()
+		_, there := objects[a.lane+"/"+index+"/"+id+".arrow"]
+		if there && rotten[id] {
+			continue // whoever reads it has to say so
+		}
 		if a.acked && !has(tables, a) && !copiedIn(objects, a) {
 			a.gone = volumeLost
 		}

@@ -40,7 +40,7 @@ func (w *sim) live() {
 		w.bury()
 		life.Wait()
 		if d.kind == volumeLost && w.plan.lateRecovery {
-			w.startDrain()
+			w.startDrain(theDrain)
 			w.startWriter()
 			time.Sleep(2*mirror.LeastKeep + time.Minute)
 			w.stop()
@@ -70,7 +70,13 @@ func (w *sim) boot() *sync.WaitGroup {
 			if w.fell() {
 				return
 			}
-			w.startDrain()
+			w.startDrain(theDrain)
+		}
+		if w.plan.standby && w.alive(theStandby) == nil {
+			if w.fell() {
+				return
+			}
+			w.startDrain(theStandby)
 		}
 		if w.alive(theWriter) == nil {
 			if w.fell() {
@@ -107,6 +113,7 @@ func (w *sim) recovered(online bool) bool {
 		rep, err := mirror.Restore(p.ctx, mirror.RestoreOptions{
 			FS: p.fs, Dir: root, Store: w.plant.storeOf(simStore{p}), Online: online, Concurrency: 1,
 		})
+		w.reported(rep)
 		died := p.dead.Load()
 		p.die()
 		p.buried()
@@ -142,6 +149,9 @@ func (w *sim) strike(k int) {
 	}
 	d := *w.armed
 	w.armed = nil
+	if d.kind == drainKilled && w.holder() == theStandby {
+		d.kind = standbyKilled // it is the one that works
+	}
 	w.say("%d ===== %s", k, d.kind)
 	w.mu.Lock()
 	procs := make([]*proc, 0, len(w.procs))
@@ -149,7 +159,7 @@ func (w *sim) strike(k int) {
 		switch d.kind {
 		case stopped:
 			continue
-		case writerKilled, drainKilled:
+		case writerKilled, drainKilled, standbyKilled:
 			if p.name != strings.TrimPrefix(d.kind, killed+" ") {
 				continue
 			}
@@ -161,7 +171,7 @@ func (w *sim) strike(k int) {
 		w.ledger.power(w.tables)
 		w.disk = w.disk.Crash(d.policy, w.plan.source(simDisk+uint64(k)<<8))
 	case volumeLost:
-		w.ledger.volume(w.tables, w.store)
+		w.ledger.volume(w.tables, w.store, w.rotten)
 		w.disk = simfs.New(nil)
 		w.disk.NoLog()
 		w.owed = true
@@ -175,14 +185,14 @@ func (w *sim) strike(k int) {
 
 // bury waits until nothing is left of the dead.
 func (w *sim) bury() {
-	for _, name := range []string{theWriter, theDrain, theOperator} {
-		if p := w.alive(name); p != nil && p.dead.Load() && name != theOperator {
+	for _, name := range []string{theWriter, theDrain, theStandby} {
+		if p := w.alive(name); p != nil && p.dead.Load() {
 			p.buried()
 		}
 	}
 }
 
-// stop ends both processes in order, the writer first.
+// stop ends all processes in order, the writer first.
 func (w *sim) stop() {
 	if p := w.alive(theWriter); p != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -196,8 +206,10 @@ func (w *sim) stop() {
 		cancel()
 		p.buried()
 	}
-	if p := w.alive(theDrain); p != nil {
-		p.buried()
+	for _, name := range []string{theDrain, theStandby} {
+		if p := w.alive(name); p != nil {
+			p.buried()
+		}
 	}
 }
 
@@ -293,7 +305,8 @@ func (w *sim) watch(p *proc, op simfs.Op) {
 	lane := strings.TrimPrefix(filepath.Dir(filepath.Dir(op.Name)), root+"/")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if missing := w.ledger.missing(w.tables, lane, strings.TrimSuffix(base, ".arrow")); missing != "" {
+	id := strings.TrimSuffix(base, ".arrow")
+	if missing := w.ledger.missing(w.tables, lane, id); missing != "" && !w.rotten[id] { // what rotted, and was salvaged, is looked for at the end
 		w.wrong.add("RET-1: %s removes %s, and the table lacks %s", p.name, op.Name, missing)
 	}
 	if _, err := w.disk.Stat(filepath.Join(root, lane, string(segment.MirrorPending), base)); err == nil {

@@ -31,6 +31,8 @@ type simPlan struct {
 	faults          []episode
 	favored         string // who gets its turn before the others, as a rule
 	roomy           bool   // no limit of the disk is near
+	standby         bool   // two drains are offered to the root
+	rots            []rot
 }
 
 // death ends processes.
@@ -48,6 +50,8 @@ const (
 	drainKilled  = "kill -9 drain"
 	powerCut     = "power cut"
 	volumeLost   = "volume lost"
+
+	standbyKilled = "kill -9 standby"
 )
 
 var deaths = []string{stopped, killed, killed, writerKilled, drainKilled, drainKilled, powerCut, powerCut, powerCut, volumeLost}
@@ -128,6 +132,19 @@ func planOf(seed uint64) simPlan {
 		p.faults = append(p.faults, episode{
 			kind: kinds[rng.IntN(len(kinds))], from: between(1, 900), count: []int{1, 3, 12, 40}[rng.IntN(4)], odds: between(1, 3),
 		})
+	}
+	if p.standby = rng.IntN(3) == 0; p.standby {
+		for range between(1, 2) { // the one that works dies while the other waits
+			p.deaths = append(p.deaths, death{kind: drainKilled, after: between(20, 250)})
+		}
+		rng.Shuffle(len(p.deaths), func(i, j int) { p.deaths[i], p.deaths[j] = p.deaths[j], p.deaths[i] })
+	}
+	if rng.IntN(3) == 0 {
+		for range between(1, 3) {
+			p.rots = append(p.rots, rot{
+				where: rotPlaces[rng.IntN(len(rotPlaces))], at: between(50, 900), block: coin(), pick: rng.Uint64(),
+			})
+		}
 	}
 	return p
 }

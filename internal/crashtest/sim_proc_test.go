@@ -36,6 +36,7 @@ type proc struct {
 const (
 	theWriter   = "writer"
 	theDrain    = "drain"
+	theStandby  = "standby" // another drain, offered to the same root
 	theOperator = "operator"
 	nobody      = "nobody" // what is on its way belongs to no process
 )
@@ -52,6 +53,9 @@ func (w *sim) start(name string) *proc {
 	p.fs = p.disk
 	if w.plant.fs != nil && name == theWriter {
 		p.fs = w.plant.fs(p.disk)
+	}
+	if w.plant.drainFS != nil && (name == theDrain || name == theStandby) {
+		p.fs = w.plant.drainFS(p.disk)
 	}
 	w.procs[name] = p
 	return p
@@ -116,15 +120,22 @@ func (w *sim) startWriter() *proc {
 	return p
 }
 
-// startDrain starts the drain and the retention of the mirror.
-func (w *sim) startDrain() *proc {
-	p := w.start(theDrain)
+// startDrain starts a drain and the retention of the mirror, which waits for drain.lock as all that runs beside a drain.
+func (w *sim) startDrain(name string) *proc {
+	p := w.start(name)
 	p.run.Go(func() {
 		if err := drain.Run(p.ctx, w.drainOptions(p)); err != nil && !p.dead.Load() {
 			w.broken("LAKE-1: drain: %v", err)
 		}
 	})
-	p.run.Go(func() { w.retainMirror(p) })
+	p.run.Go(func() {
+		for w.plan.standby && w.holder() != name {
+			if !sleep(p.ctx, time.Second) {
+				return
+			}
+		}
+		w.retainMirror(p)
+	})
 	if every := w.plan.foreign; every > 0 {
 		p.run.Go(func() {
 			for sleep(p.ctx, every) {
@@ -138,8 +149,20 @@ func (w *sim) startDrain() *proc {
 func (w *sim) drainOptions(p *proc) drain.Options {
 	return drain.Options{
 		FS: p.fs, WAL: root, Catalog: w.plant.catalogOf(simCatalog{p}), GateAge: w.plan.gateAge, GateBytes: w.plan.gateBytes,
-		Retain: w.plan.retain, RetainPartial: w.plan.retain, Grace: 5 * time.Second,
+		Retain: w.plan.retain, RetainPartial: w.plan.retain, Grace: 5 * time.Second, Holder: p.name,
 	}
+}
+
+// holder is the process that holds drain.lock; "" if none does.
+func (w *sim) holder() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := filepath.Join(root, segment.DrainLockName)
+	if held, err := w.disk.Held(name); err != nil || !held {
+		return ""
+	}
+	text, _ := contentOf(w.disk, name)
+	return text
 }
 
 // retainMirror deletes from the mirror what the tables have.
@@ -186,6 +209,7 @@ func (p *proc) step(k int, op simfs.Op) error {
 		return simfs.ErrOff
 	}
 	w.k.Store(int64(k))
+	w.decay(k)
 	w.strike(k)
 	if p.dead.Load() {
 		return simfs.ErrOff

@@ -100,6 +100,7 @@ func (w *sim) forget() {
 // check holds what there is against what was promised.
 func (w *sim) check() {
 	v := &w.wrong
+	w.setAside()
 	for _, bad := range w.tables.bad {
 		v.add("ACK-2: %s", bad)
 	}
@@ -127,8 +128,13 @@ func (w *sim) check() {
 	for _, a := range w.ledger.all {
 		for _, id := range a.ids {
 			n := times[id]
-			if n == 0 && a.acked && a.gone == "" {
-				v.add("ACK-1: row %d, %s, of %s is lost", id, a.mode, w.stable(a.receipt.Segment.FileName()))
+			if segment := a.receipt.Segment; n == 0 && a.acked && a.gone == "" {
+				switch {
+				case !w.rotten[segment.String()]:
+					v.add("ACK-1: row %d, %s, of %s is lost", id, a.mode, w.stable(segment.FileName()))
+				case !w.told[segment.String()]:
+					v.add("LOUD-1: row %d, %s, of %s has rotted, and nobody says so", id, a.mode, w.stable(segment.FileName()))
+				}
 			}
 			if n > 1 {
 				v.add("LAKE-1: row %d is there %d times", id, n)
@@ -144,12 +150,12 @@ func (w *sim) check() {
 // checkRest looks at what is left at rest: BND-1, PIN-1, ONE-1.
 func (w *sim) checkRest(v *violations) {
 	m := &machine{disk: w.disk}
-	m.checkRest(v)
+	m.checkRest(v, w.keptRotten)
 	if temps := m.files(vfs.IsTemp); len(temps) > 0 {
 		v.add("ONE-1: temporary files %v", temps)
 	}
 	for key := range w.store.Objects() {
-		if key != marker && !w.inPoison(key) {
+		if key != marker && !w.inPoison(key) && !w.rotten[idIn(key)] {
 			v.add("BND-1: %s is left in the mirror", w.stable(key))
 		}
 	}

@@ -44,6 +44,10 @@ type sim struct {
 	wrong  violations
 	names  map[string]string // of segments, in order of their appearance
 
+	rots   []rot
+	rotten map[string]bool // segments of which a copy has rotted, by id
+	told   map[string]bool // of them those that a person was told of by name
+
 	met     map[string]map[string]bool // events of docs/lifecycle.md: whose they were
 	unknown []string                   // operations of no event
 
@@ -69,7 +73,8 @@ func simulateSeed(t *testing.T, plan simPlan, plant simBug, kept int) *sim {
 	t.Helper()
 	w := &sim{
 		kept: kept, plan: plan, plant: plant, store: &storetest.Store{}, tables: newCatalog(), procs: map[string]*proc{},
-		rng: plan.source(simSteps), faults: slices.Clone(plan.faults), names: map[string]string{}, met: map[string]map[string]bool{},
+		rng: plan.source(simSteps), faults: slices.Clone(plan.faults), rots: slices.Clone(plan.rots),
+		rotten: map[string]bool{}, told: map[string]bool{}, names: map[string]string{}, met: map[string]map[string]bool{},
 	}
 	simulate(t, plan.source(simTurns), nil, func(s *sched) {
 		pace := plan.source(simDisk)

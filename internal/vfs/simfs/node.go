@@ -1,6 +1,7 @@
 package simfs
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -117,3 +118,24 @@ func (n *node) sync() {
 // drop is a failed sync: the kernel marks the pages clean, and nothing will ever write them. The size may still
 // get to the disk with later metadata; so may zeros in their place, which the next write behind them shows.
 func (n *node) drop() { n.pending = nil }
+
+// errNotAtRest is Decay's answer for what somebody writes.
+var errNotAtRest = errors.New("simfs: not at rest")
+
+// Decay changes bytes of a file that is at rest, on the medium itself: what reads see and what every crash keeps. It is
+// nobody's operation.
+func (s *FS) Decay(name string, change func(b []byte)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.lookup(name)
+	if err != nil {
+		return err
+	}
+	if n.dir != nil || len(n.pending) > 0 || len(n.live) == 0 {
+		return errNotAtRest
+	}
+	n.live = slices.Clone(n.live)
+	change(n.live)
+	n.durable = slices.Clone(n.live)
+	return nil
+}
