@@ -31,6 +31,7 @@ type WALConfig struct {
 	MinFree     int64         `mapstructure:"min_free"`      // bytes left free on the volume; 0 = the larger of 5 % and 512 MiB
 	MaxInFlight int64         `mapstructure:"max_in_flight"` // bytes of requests being written at once
 	MaxWaiting  int           `mapstructure:"max_waiting"`   // requests that wait for their answer at once
+	PaceAfter   time.Duration `mapstructure:"pace_after"`    // how far the tables may fall behind until requests wait for the drain; 0 = never
 	MaxLanes    int           `mapstructure:"max_lanes"`     // tenants times indexes, those on disk included
 	MaxTenants  int           `mapstructure:"max_tenants"`   // those on disk included
 }
@@ -87,6 +88,9 @@ func createDefaultConfig() component.Config {
 // Validate checks the keys of this level; confmap calls the nested ones and names the path.
 func (c *WALConfig) Validate() error {
 	var errs []error
+	if c.PaceAfter != 0 && c.PaceAfter < time.Second {
+		errs = append(errs, fmt.Errorf("pace_after: %s is below 1s, less than a commit takes; give a duration with its unit, for example 10s, or 0 for never", c.PaceAfter))
+	}
 	if c.Directory == "" {
 		errs = append(errs, errors.New(`directory: "" names no directory; set it to where the write-ahead log lives, on a disk of its own if you can (an unset ${env:NAME} is empty: write ${env:NAME:-/path})`))
 	}

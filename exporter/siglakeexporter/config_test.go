@@ -103,6 +103,25 @@ func TestConfig_max_age_without_a_unit(t *testing.T) {
 	}
 }
 
+// 0 is off; less than a commit takes is a unit that was forgotten.
+func TestConfig_pace_after(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[any]string{
+		0: "", "0s": "", "1s": "", 10: "pace_after: 10ns is below 1s, less than a commit takes; give a duration with its unit, for example 10s, or 0 for never",
+		"-10s": "pace_after: -10s is below 1s", "999ms": "pace_after: 999ms is below 1s",
+	} {
+		cfg := createDefaultConfig().(*Config)
+		require.Zero(t, cfg.WAL.PaceAfter)
+		cfg.WAL.Directory = "wal"
+		require.NoError(t, confmap.NewFromStringMap(map[string]any{"wal": map[string]any{"pace_after": in}}).Unmarshal(cfg))
+		if err := confmap.Validate(cfg); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "wal: "+want)
+		}
+	}
+}
+
 // A misspelt key is refused with its name; a queue is one, because this exporter has none.
 func TestConfig_refuses_unknown_keys(t *testing.T) {
 	t.Parallel()

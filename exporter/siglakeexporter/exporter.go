@@ -122,6 +122,7 @@ func (e *siglake[T]) start(ctx context.Context, host component.Host) error {
 		MinFree:         w.MinFree,
 		MaxInFlight:     w.MaxInFlight,
 		MaxWaiting:      w.MaxWaiting,
+		PaceAfter:       w.PaceAfter,
 		MaxLanes:        w.MaxLanes,
 		MaxTenants:      w.MaxTenants,
 		FairShare:       e.cfg.Tenancy.Enabled,

@@ -144,7 +144,7 @@ func decode(t *testing.T, req wal.Request) int64 {
 func TestExporter_options_reach_the_log(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.cfg.WAL.MaxBytes, r.cfg.WAL.MinFree = 9, 8
+	r.cfg.WAL.MaxBytes, r.cfg.WAL.MinFree, r.cfg.WAL.PaceAfter = 9, 8, 7
 	r.set.BuildInfo.Command = "siglakecol"
 	r.logs(t)
 	require.Len(t, r.log.opened, 1)
@@ -155,7 +155,7 @@ func TestExporter_options_reach_the_log(t *testing.T) {
 	opt.Logger, opt.Meter, opt.Health = nil, nil, nil
 	require.Equal(t, wal.Options{
 		Dir: "wal", MaxEvents: 4096, MaxAge: r.cfg.WAL.Segment.MaxAge, SegmentMaxBytes: 32 << 20,
-		MaxBytes: 9, MinFree: 8, MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000, Holder: "siglakecol, exporter siglake",
+		MaxBytes: 9, MinFree: 8, PaceAfter: 7, MaxInFlight: 64 << 20, MaxWaiting: 8192, MaxLanes: 4096, MaxTenants: 1000, Holder: "siglakecol, exporter siglake",
 	}, opt)
 }
 

@@ -55,7 +55,8 @@ type pending struct {
 //	errors  *LimitError (ErrFull), *HoldsError, ErrRequest, ErrClosed, ErrLockLost and segment's name errors: nothing was written.
 //	        Anything else is trouble with the storage: the rows were refused, yet some may be found after a
 //	        restart; a caller who sends them again may store them twice
-//	ctx     is looked at before admission only: once a request is admitted its fate is the write's
+//	ctx     ends the wait of a lane whose tables are too far behind (Options.PaceAfter), and then nothing was written. After
+//	        that a request's fate is the write's
 //	holds   ACK-1, ACK-2, ORD-1
 //
 // Not idempotent. Safe for many goroutines. An empty request (no rows, no body) succeeds and writes nothing.
@@ -90,6 +91,10 @@ func (l *Log) Append(ctx context.Context, r Request) (Receipt, error) {
 		return Receipt{}, err
 	}
 	if err := ln.hold(r.Holds); err != nil {
+		l.countRefused(r.Mode, err)
+		return Receipt{}, err
+	}
+	if err := l.hold(ctx, ln, size); err != nil {
 		l.countRefused(r.Mode, err)
 		return Receipt{}, err
 	}

@@ -15,6 +15,7 @@ type limitGauges struct {
 	waiting, waitingLimit                    metric.Int64ObservableGauge
 	lanes, lanesLimit                        metric.Int64ObservableGauge
 	tenants, tenantsLimit                    metric.Int64ObservableGauge
+	backlog, pace                            metric.Int64ObservableGauge
 }
 
 func newLimitGauges(meter metric.Meter) (g limitGauges, _ error) {
@@ -35,6 +36,8 @@ func newLimitGauges(meter metric.Meter) (g limitGauges, _ error) {
 	gauge(&g.lanes, "lanes", "{lane}", "Lanes, one for each index of each tenant.")
 	gauge(&g.lanesLimit, "lanes_limit", "{lane}", "Lanes above which no new one is made (max_lanes).")
 	gauge(&g.tenants, "tenants", "{tenant}", "Tenants with a lane.")
+	gauge(&g.backlog, "backlog_bytes", "By", "Bytes of sealed segments that are in no table yet, when last looked.")
+	gauge(&g.pace, "pace_bytes_per_second", "By/s", "What may come in so that no more does than the drain takes out (pace_after); 0 while nothing waits for that.")
 	gauge(&g.tenantsLimit, "tenants_limit", "{tenant}", "Tenants above which no new one is made (max_tenants).")
 	return g, errors.Join(errs...)
 }
@@ -58,11 +61,13 @@ func (m *metrics) observe(l *Log) error {
 		o.ObserveInt64(g.lanesLimit, int64(l.opt.MaxLanes))
 		o.ObserveInt64(g.tenants, int64(tenants))
 		o.ObserveInt64(g.tenantsLimit, int64(l.opt.MaxTenants))
+		o.ObserveInt64(g.backlog, now.backlog)
+		o.ObserveInt64(g.pace, l.pace.rate.Load())
 		o.ObserveInt64(m.peers, l.peers.Load())
 		o.ObserveFloat64(m.oldest, l.unsealed.oldest(l.opt.Now()).Seconds())
 		return nil
 	}, g.used, g.limit, g.free, g.floor, g.inFlight, g.inFlightLimit, g.inFlightLargest, g.waiting, g.waitingLimit,
-		g.lanes, g.lanesLimit, g.tenants, g.tenantsLimit, m.peers, m.oldest)
+		g.lanes, g.lanesLimit, g.tenants, g.tenantsLimit, g.backlog, g.pace, m.peers, m.oldest)
 	if err != nil {
 		return fmt.Errorf("observe wal gauges: %w", err)
 	}

@@ -27,6 +27,7 @@ type lane struct {
 	holds   string // what the lane's rows are, as far as it was asked
 	// rebind asks run to look at the owner file: it seals the open segment if that names another table.
 	rebind atomic.Bool
+	paced  atomic.Bool // its batches wait for pace
 
 	mu       sync.Mutex
 	queue    []*pending

@@ -168,7 +168,7 @@ func TestSpace_walk(t *testing.T) {
 	require.NoError(t, vfs.WriteFile(disk, "/wal/t/events/sealed/a", make([]byte, 100)))
 	require.NoError(t, disk.Link("/wal/t/events/sealed/a", "/wal/t/events/mirror-pending/a"))
 	require.NoError(t, vfs.WriteFile(disk, "/wal/t/events/sealed/b", make([]byte, 11)))
-	s := newSpace(&Options{Dir: "/wal"}, disk)
+	s := newSpace(&Options{Dir: "/wal", Now: time.Now}, disk)
 	require.NoError(t, s.measure(t.Context()))
 	require.EqualValues(t, 111, s.look().used)
 }
@@ -212,6 +212,9 @@ func gauge(t *testing.T, reader metric.Reader, name string) float64 {
 		for _, m := range sm.Metrics {
 			if g, ok := m.Data.(metricdata.Gauge[float64]); ok && m.Name == name {
 				return g.DataPoints[0].Value
+			}
+			if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name {
+				return float64(g.DataPoints[0].Value)
 			}
 		}
 	}

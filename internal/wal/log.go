@@ -34,6 +34,7 @@ type Log struct {
 	lock  io.Closer // owned by Open, then by the watcher
 	met   *metrics
 	space *space
+	pace  *pace
 
 	lockInode uint64      // of what lock holds; owned like it
 	lockLost  atomic.Bool // nothing is accepted
@@ -106,7 +107,7 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 		told: map[string]bool{}, leases: map[[6]byte]*segment.Lease{}, refusals: refusals{log: opt.Logger},
 		closing: make(chan struct{}), giveUp: make(chan struct{}), ended: make(chan struct{}),
 	}
-	l.space = newSpace(&opt, l.fs)
+	l.space, l.pace = newSpace(&opt, l.fs), newPace(opt.PaceAfter)
 	if err := l.take(ctx); err != nil {
 		return nil, explain(&opt, err)
 	}
@@ -198,6 +199,7 @@ func (l *Log) watchLoop(ctx context.Context) {
 		if err := l.space.measure(ctx); err != nil && ctx.Err() == nil {
 			l.opt.Logger.Warn("disk not measured, limits use the last figures", zap.Error(err))
 		}
+		l.pace.set(l.space.behind(), l.allLanes())
 		l.keepReserve()
 		l.releasePins()
 		for _, ln := range l.allLanes() {

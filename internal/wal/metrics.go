@@ -44,6 +44,7 @@ type metrics struct {
 	seized      metric.Int64Counter
 	released    metric.Int64Counter
 	rowsLost    metric.Int64Counter
+	paced       metric.Int64Counter
 
 	limits limitGauges
 	peers  metric.Int64ObservableGauge
@@ -90,6 +91,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	counter(&m.seized, "segments_seized_total", "{segment}", "Segments of this process that were taken away from under it.")
 	counter(&m.released, "pins_released_total", "{segment}", "Pins of committed segments given up near a limit of the disk; they may stay without a copy in the mirror.")
 	counter(&m.rowsLost, "unsynced_rows_lost_total", "{row}", "Rows acknowledged under auto that a failed fsync took.")
+	counter(&m.paced, "paced_total", "{batch}", "Batches that waited so that no more comes in than the drain takes out (pace_after).")
 	seconds(&m.fsync, "fsync_duration_seconds", "Time of one fsync, by target.")
 	seconds(&m.sealTime, "seal_duration_seconds", "Time to seal a segment.")
 	var err error
@@ -133,7 +135,7 @@ func (m *metrics) start() {
 	m.dirSync = []metric.RecordOption{attributes("target", "directory")}
 	for _, c := range []metric.Int64Counter{
 		m.appendBytes, m.appendRows, m.recovered, m.tails, m.tailBytes, m.empties, m.poisoned, m.unrecovered, m.rowsLost,
-		m.adopted, m.seized, m.released,
+		m.adopted, m.seized, m.released, m.paced,
 	} {
 		c.Add(ctx, 0)
 	}

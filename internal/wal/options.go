@@ -77,6 +77,10 @@ type Options struct {
 	// whatever the number, and leave room for no new ones when they are more.
 	MaxWaiting, MaxLanes, MaxTenants int
 
+	// PaceAfter is how far the tables may fall behind, in time that the drain takes for what is sealed, until batches wait so
+	// that no more comes in than the drain takes out (pace). 0: they never do, and the log takes what it can hold.
+	PaceAfter time.Duration
+
 	// FairShare keeps one tenant from using MaxInFlight and MaxWaiting up (share).
 	FairShare bool
 
@@ -110,6 +114,7 @@ func (o *Options) check() error {
 	}{
 		{"max_events", int64(o.MaxEvents)},
 		{"max_age", int64(o.MaxAge)},
+		{"pace_after", int64(o.PaceAfter)},
 		{"segment.max_bytes", o.SegmentMaxBytes},
 		{"max_bytes", o.MaxBytes},
 		{"min_free", o.MinFree},

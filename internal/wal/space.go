@@ -37,6 +37,7 @@ const (
 type space struct {
 	fs                vfs.FS
 	dir               string
+	wall              func() time.Time
 	maxBytes, minFree int64
 
 	written atomic.Int64 // bytes this process has appended since Open
@@ -48,11 +49,12 @@ type space struct {
 	volume   vfs.Space
 	sinceAt  int64 // value of written when that walk began
 	blocked  int64 // bytes of the largest body that the disk's limits refused to every mode, since it was last well
+	backlog  *backlog
 }
 
 func newSpace(opt *Options, fsys vfs.FS) *space {
 	return &space{
-		fs: fsys, dir: opt.Dir, maxBytes: opt.MaxBytes, minFree: opt.MinFree,
+		fs: fsys, dir: opt.Dir, wall: opt.Now, backlog: newBacklog(time.Time{}), maxBytes: opt.MaxBytes, minFree: opt.MinFree,
 		inFlight: share{limit: limitInFlight, max: opt.MaxInFlight, fair: opt.FairShare},
 		waiting:  share{limit: limitWaiting, max: int64(opt.MaxWaiting), fair: opt.FairShare},
 	}
@@ -113,8 +115,8 @@ func (s *space) standing() error {
 	return nil
 }
 
-// usage is what is used of each limit, and the limits that depend on the volume.
-type usage struct{ used, limit, free, floor, inFlight, largest, waiting int64 }
+// usage is what is used of each limit, the limits that depend on the volume, and the backlog of the last walk.
+type usage struct{ used, limit, free, floor, inFlight, largest, waiting, backlog int64 }
 
 func (s *space) look() usage {
 	s.mu.Lock()
@@ -122,8 +124,15 @@ func (s *space) look() usage {
 	since := s.written.Load() - s.sinceAt
 	return usage{
 		used: s.walked + since, limit: s.limitLocked(), free: s.volume.Free - since, floor: s.floorLocked(),
-		inFlight: s.inFlight.total, largest: s.inFlight.largest(), waiting: s.waiting.total,
+		inFlight: s.inFlight.total, largest: s.inFlight.largest(), waiting: s.waiting.total, backlog: s.backlog.bytes,
 	}
+}
+
+// behind is the backlog of the last walk. It is not changed any more.
+func (s *space) behind() *backlog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backlog
 }
 
 func (s *space) limitLocked() int64 {
@@ -144,7 +153,8 @@ func DefaultLimits(volume vfs.Space) (maxBytes, minFree int64) {
 // measure walks the root and asks the volume. A file with several names counts once.
 func (s *space) measure(ctx context.Context) error {
 	before := s.written.Load()
-	walked, err := s.walk(ctx, s.dir, map[uint64]struct{}{})
+	w := &walk{space: s, seen: map[uint64]struct{}{}, backlog: newBacklog(s.wall())}
+	walked, err := w.below(ctx, s.dir)
 	if err != nil {
 		return fmt.Errorf("measure %s: %w", s.dir, err)
 	}
@@ -154,17 +164,24 @@ func (s *space) measure(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.walked, s.volume, s.sinceAt = walked, volume, before
+	s.walked, s.volume, s.sinceAt, s.backlog = walked, volume, before, w.backlog
 	return nil
 }
 
-// walk adds up the files below dir. Names come and go meanwhile: what is gone counts nothing.
-func (s *space) walk(ctx context.Context, dir string, seen map[uint64]struct{}) (int64, error) {
+// walk is one look at all files of the root.
+type walk struct {
+	*space
+	seen    map[uint64]struct{} // inodes
+	backlog *backlog
+}
+
+// below adds up the files below dir. Names come and go meanwhile: what is gone counts nothing.
+func (w *walk) below(ctx context.Context, dir string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	entries, err := s.fs.List(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && dir != s.dir {
+	entries, err := w.fs.List(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && dir != w.dir {
 		return 0, nil // gone, or lost+found
 	}
 	if err != nil {
@@ -172,27 +189,28 @@ func (s *space) walk(ctx context.Context, dir string, seen map[uint64]struct{}) 
 	}
 	var total int64
 	for _, e := range entries {
-		if dir == s.dir && segment.IsReserve(e.Name) {
+		if dir == w.dir && segment.IsReserve(e.Name) {
 			continue
 		}
 		name := filepath.Join(dir, e.Name)
 		if e.IsDir {
-			n, err := s.walk(ctx, name, seen)
+			n, err := w.below(ctx, name)
 			if err != nil {
 				return 0, err
 			}
 			total += n
 			continue
 		}
-		info, err := s.fs.Stat(name)
+		info, err := w.fs.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return 0, err
 		}
-		if _, twice := seen[info.Inode]; !twice {
-			seen[info.Inode] = struct{}{}
+		w.backlog.note(dir, info)
+		if _, twice := w.seen[info.Inode]; !twice {
+			w.seen[info.Inode] = struct{}{}
 			total += info.Size
 		}
 	}
