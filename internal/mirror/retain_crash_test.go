@@ -300,14 +300,14 @@ func retentionAt(t *testing.T, bug retentionBug, at cutAt) (cut bool, wrong []st
 			}
 		}
 		w.live(t, after, 1)
-		w.settled(t, after)
+		w.settled(t, after, at.policy)
 		wrong = w.wrong
 	})
 	return cut, wrong
 }
 
 // settled looks at what is left at rest.
-func (w *lakeWorld) settled(t *testing.T, disk vfs.FS) {
+func (w *lakeWorld) settled(t *testing.T, disk vfs.FS, policy simfs.Policy) {
 	t.Helper()
 	for k := range w.store.Objects() {
 		if k != "siglake-mirror.json" {
@@ -320,6 +320,9 @@ func (w *lakeWorld) settled(t *testing.T, disk vfs.FS) {
 	require.NoError(t, err)
 	for _, st := range []segment.State{segment.MirrorPending, segment.Sealed, segment.Processing, segment.Committed, segment.Poison} {
 		for _, name := range namesIn(l, st) {
+			if st == segment.Poison && strings.HasSuffix(name, ".partial") && policy == simfs.KeepAny {
+				continue // of a write that nobody was told of the power kept the end and not the beginning: set aside, as it should be
+			}
 			w.note("%s/%s is left on the volume", st, name)
 		}
 	}
