@@ -20,7 +20,7 @@ func (t *Table) begin(st state) (*table.Transaction, target, error) {
 	if err := checkClock(t.Name(), meta); err != nil {
 		return nil, target{}, err
 	}
-	base := st.tbl
+	base := table.New(st.tbl.Identifier(), meta, st.tbl.MetadataLocation(), st.tbl.FS, mergingCatalog{t.lake.cat})
 	if fits.grown {
 		if base, err = t.lake.evolve(st.tbl, fits.fields); err != nil {
 			return nil, target{}, fmt.Errorf("add columns: %w", err)
@@ -73,7 +73,7 @@ func (l *Lake) evolve(tbl *table.Table, fields []iceberg.NestedField) (*table.Ta
 		return nil, err
 	}
 	cat := evolvingCatalog{
-		iceCatalog: l.cat,
+		iceCatalog: mergingCatalog{l.cat},
 		requires: []table.Requirement{
 			table.AssertCurrentSchemaID(meta.CurrentSchema().ID), table.AssertLastAssignedFieldID(meta.LastColumnID()),
 		},

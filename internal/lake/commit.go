@@ -204,6 +204,9 @@ func (w *work) attempt(ctx context.Context, st state, parts []part) error {
 			return fmt.Errorf("its files took longer than %s to write, or the machine slept: they could be taken for orphans", w.t.lake.limits.orphanAge/2)
 		}
 	}
+	if err := w.t.stageManifests(ctx, st.tbl, tx); err != nil {
+		return err
+	}
 	if err := w.stage(ctx, st, tx, tg.remember); err != nil {
 		return err
 	}
@@ -221,7 +224,9 @@ func (w *work) forget() {
 // stage puts files, proof and commit id into the transaction.
 func (w *work) stage(ctx context.Context, st state, tx *table.Transaction, remember string) error {
 	summary := iceberg.Properties{sumCommitID: w.files.commitID, sumSegments: strconv.Itoa(len(w.files.parts))}
-	err := tx.AddDataFiles(ctx, w.files.files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
+	err := appendOnly(tx, st.tbl, func() error {
+		return tx.AddDataFiles(ctx, w.files.files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
+	})
 	if err != nil {
 		return fmt.Errorf("stage %d files: %w", len(w.files.files), err)
 	}

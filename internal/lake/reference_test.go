@@ -183,7 +183,8 @@ func TestCommit_reads_no_manifest_R48(t *testing.T) {
 		n := reads.take()
 		require.Zero(t, n[".avro"], "manifests read by commit %d", i)
 		require.Zero(t, n[".parquet"], "data files read by commit %d", i)
-		require.LessOrEqual(t, n["list"], 1)
+		// Once more where it is looked whether manifests are to be merged: at the first, and then by each 500th at that property.
+		require.LessOrEqual(t, n["list"], 1+map[int]int{1: 1}[i])
 		if i == 5 {
 			early = n
 		}

@@ -305,7 +305,10 @@ func (p *Past) AddStrays(ctx context.Context) error {
 		entries = append(entries, proofEntry{id: segment, rows: p.added[segment]})
 	}
 	summary := iceberg.Properties{sumCommitID: id.String(), sumSegments: strconv.Itoa(len(entries))}
-	if err := tx.AddDataFiles(ctx, files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping()); err != nil {
+	err = appendOnly(tx, st.tbl, func() error {
+		return tx.AddDataFiles(ctx, files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
+	})
+	if err != nil {
 		return fmt.Errorf("stage %d files: %w", len(files), err)
 	}
 	merged := st.proof.merge(p.lake.now(), entries, p.lake.limits)

@@ -32,10 +32,6 @@ const (
 // previousVersions of metadata.json stay on disk. Each holds the whole proof; twenty are enough to see what happened.
 const previousVersions = "20"
 
-// manifestBytes is where a merged manifest ends. The one that grows is written anew by one in a hundred commits, which
-// at Iceberg's default of 8 MiB would decode and write 20,000 entries and more.
-const manifestBytes = "1048576"
-
 // newTableProperties are those of a new table. An operator may change them later, the proof apart.
 func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
 	props := iceberg.Properties{
@@ -45,7 +41,7 @@ func newTableProperties(s otelarrow.Signal, l limits) iceberg.Properties {
 		table.ParquetCompressionLevelKey:          strconv.Itoa(zstdLevel),
 		table.WriteTargetFileSizeBytesKey:         strconv.FormatInt(l.fileBytes, 10),
 		table.ManifestMergeEnabledKey:             "true",
-		table.ManifestTargetSizeBytesKey:          manifestBytes,
+		table.ManifestTargetSizeBytesKey:          strconv.Itoa(manifestBytes),
 		table.MetadataDeleteAfterCommitEnabledKey: "true",
 		table.MetadataPreviousVersionsMaxKey:      previousVersions,
 		// iceberg-go's own retry replays property values and would put an old proof over a newer one.
@@ -66,6 +62,10 @@ type Table struct {
 	uuid   uuid.UUID
 	// turn holds one token: who has it may commit.
 	turn chan struct{}
+	// unmerged commits were made since it was last looked whether manifests are to be merged; looked says that nothing
+	// was left to merge then. Of whoever has the turn.
+	unmerged int
+	looked   bool
 
 	mu       sync.Mutex
 	head     head
