@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -104,6 +105,8 @@ func (c *compactor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var behind atomic.Bool
+	opt.Behind = behind.Store
 	opt.Beside = func(ctx context.Context, l *lake.Lake) {
 		var beside sync.WaitGroup
 		defer beside.Wait()
@@ -111,7 +114,7 @@ func (c *compactor) run(ctx context.Context) error {
 			beside.Go(func() { l.Maintain(ctx, lake.Upkeep{RetainLast: keep.RetainLast, Interval: keep.Interval}) })
 		}
 		if c.cfg.Maintenance == maintenanceAuto {
-			beside.Go(func() { l.Compact(ctx, lake.Compaction{Interval: compactInterval}) })
+			beside.Go(func() { l.Compact(ctx, lake.Compaction{Interval: compactInterval, Behind: behind.Load}) })
 		}
 		if keep := c.cfg.Retention; keep.Table > 0 {
 			beside.Go(func() {

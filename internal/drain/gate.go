@@ -8,6 +8,9 @@ import (
 // longestRound is how far the gate is stretched.
 const longestRound = time.Minute
 
+// behindAfter is how long after the gate opened for a segment the drain is behind.
+const behindAfter = 5 * time.Second
+
 // gateAge is the age at which a segment opens the gate.
 func (l *lane) gateAge(f *file) time.Duration {
 	l.d.mu.Lock()

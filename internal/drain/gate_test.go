@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,4 +76,37 @@ func TestRun_tells_of_a_stall(t *testing.T) {
 	eventually(t, func() bool { return show("siglake_compactor_lanes_stalled") == 0 && *status.Load() == nil }, "it goes on")
 	require.NoError(t, stop())
 	w.accounted()
+}
+
+// The drain is behind when a segment that may be committed has not been for a while after its gate opened: not while the
+// gate is shut, not for late segments, which wait longer, and not for those of a lane whose trouble is told.
+func TestPublish_tells_whether_the_drain_is_behind(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.GateAge, w.opt.GateBytes = 10*time.Second, 1<<30
+	var behind atomic.Bool
+	w.opt.Behind = behind.Store
+	d, l := w.laneOf("events")
+	d.lanes["events"] = l
+	look := func() bool {
+		require.NoError(t, l.list())
+		d.publish(nil)
+		return behind.Load()
+	}
+	require.False(t, look(), "nothing waits")
+	path := w.lane("events").Path(segment.Sealed, w.seal(spec{at: time.Now()}))
+	w.age(path, 10*time.Second+behindAfter/2)
+	require.False(t, look(), "the gate has just opened")
+	w.age(path, 12*time.Second+behindAfter)
+	clear(l.files) // or it is not looked at again
+	require.True(t, look())
+	l.publish(func(v *laneView) { v.err = errors.New("no table") })
+	require.False(t, look(), "a lane in trouble")
+	l.publish(func(v *laneView) { v.err = nil })
+	require.True(t, look())
+	for _, f := range l.files {
+		f.late = true
+	}
+	l.lateAge = time.Hour
+	require.False(t, look(), "late rows")
 }

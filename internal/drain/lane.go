@@ -60,6 +60,7 @@ type lane struct {
 type laneView struct {
 	pending     int       // names in sealed/ that are not held
 	oldest      time.Time // seal time of the oldest of them
+	due         time.Time // when the gate opens for the first one that is neither late nor has failed; zero: there is none
 	orphansHeld int
 	newerHeld   int
 	retireHeld  int

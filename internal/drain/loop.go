@@ -110,6 +110,7 @@ func (d *drain) publish(scan error) {
 	var sum laneView
 	var failing []string
 	var dirty, stalled int
+	behind, now := false, wall(d.opt.Now())
 	errs := make(map[string]error)
 	for _, l := range d.lanes {
 		v := l.view()
@@ -124,6 +125,7 @@ func (d *drain) publish(scan error) {
 		}
 		if v.pending > 0 {
 			dirty++
+			behind = behind || v.err == nil && !v.due.IsZero() && now.Sub(v.due) > behindAfter
 		}
 		err := l.stalled()
 		if err != nil {
@@ -148,8 +150,9 @@ func (d *drain) publish(scan error) {
 	d.stretch(dirty)
 	age := 0.0
 	if !sum.oldest.IsZero() {
-		age = max(0, wall(d.opt.Now()).Sub(sum.oldest).Seconds())
+		age = max(0, now.Sub(sum.oldest).Seconds())
 	}
+	d.opt.Behind(behind)
 	d.m.pendingAge.Record(ctx, age)
 	if lake := d.lakeTrouble(); lake != nil {
 		d.status.set("", errors.Join(scan, lake)) // the lanes' trouble is the same

@@ -60,6 +60,10 @@ type Options struct {
 	// ctx ends: work on the tables that one process at a time is to do. Run awaits it.
 	Beside func(ctx context.Context, l *lake.Lake)
 
+	// Behind is told after each look at all lanes whether one has a segment that should have been committed behindAfter
+	// ago, and no trouble that explains it. Nil: nobody wants to know.
+	Behind func(behind bool)
+
 	GateBytes        int64         // a lane is committed when its sealed segments reach this many bytes (32 MiB)
 	GateAge          time.Duration // … or its oldest one this age (10 s)
 	Poll             time.Duration // how often lanes are looked at (1 s)
@@ -95,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Grace, 20*time.Second)
 	setDefault(&o.StallAfter, 10*time.Minute)
 	setDefault(&o.Holder, "siglake drain")
+	if o.Behind == nil {
+		o.Behind = func(bool) {}
+	}
 	if o.Lake == nil && o.OpenLake == nil && o.Catalog == nil {
 		return o, errors.New("drain: neither Options.Lake nor Options.OpenLake is set")
 	}

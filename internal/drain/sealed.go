@@ -167,9 +167,12 @@ func (l *lane) publishPending() {
 		if v.oldest.IsZero() || f.sealed.Before(v.oldest) {
 			v.oldest = f.sealed
 		}
+		if at := f.sealed.Add(l.gateAge(f)); !f.late && f.failures == 0 && (v.due.IsZero() || at.Before(v.due)) {
+			v.due = at
+		}
 	}
 	l.publish(func(seen *laneView) {
-		seen.pending, seen.oldest, seen.newerHeld = v.pending, v.oldest, v.newerHeld
+		seen.pending, seen.oldest, seen.due, seen.newerHeld = v.pending, v.oldest, v.due, v.newerHeld
 	})
 }
 

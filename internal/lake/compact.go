@@ -14,6 +14,8 @@ import (
 type Compaction struct {
 	// Interval is the time from one round over all tables to the next.
 	Interval time.Duration
+	// Behind tells whether rows wait for their commit longer than they should; compaction then does next to nothing. Required.
+	Behind func() bool
 }
 
 // perVisit is how many merges one table gets before the next one has its turn.
@@ -23,25 +25,27 @@ const perVisit = 8
 // reader sees are the same rows in fewer files.
 //
 //	tables   those of Maintain
-//	merges   8 files at least, of one partition and of about as many rows (compactlevels.go tells which). Each row is written
-//	         again once for each power of 8 in the rows of its file, so seven times at the very most
+//	merges   of one partition (compactlevels.go tells which): 8 small files at least, of about as many rows; files of 2 MiB
+//	         and more when they make a full one. So a row is written again once for each power of 8 in the rows of its
+//	         file while that is small, and once more
 //	rows     are counted by segment and position before and after, in what is on the disk. Where one is missing or
 //	         twice, nothing is committed
-//	yields   between two chunks of rows it waits for commits of rows, and for as long again as the chunk took. A table's
-//	         turn is taken for the commit only
+//	yields   between two chunks of rows it waits for commits of rows, and for as long again as the chunk took; while the
+//	         drain is Behind, ten seconds. A table's turn is taken for the commit only
 //	memory   a chunk of rows of each file that is open at a time, and a row group
 //	files    those that were replaced stay: snapshots name them. Those of a merge that was never sent are removed; what
 //	         a crash or an unknown outcome leaves is for garbage collection
 //	safe     beside Commit and Maintain, and in several processes: pinned to the loaded head
 //	ctx      ends it; a commit that was sent is awaited
 func (l *Lake) Compact(ctx context.Context, c Compaction) {
-	k := &compactor{lake: l, tables: map[string]*compacted{}}
+	k := &compactor{lake: l, behind: c.Behind, tables: map[string]*compacted{}}
 	l.rounds(ctx, c.Interval, "Compaction of tables", k.round)
 }
 
 // compactor remembers from round to round what there was to do.
 type compactor struct {
 	lake   *Lake
+	behind func() bool
 	tables map[string]*compacted // by name
 }
 
@@ -130,7 +134,7 @@ func (k *compactor) visit(ctx context.Context, e *compacted) error {
 			e.seen = st.tbl.MetadataLocation()
 			return nil
 		}
-		if err := e.table.merge(ctx, tg, merges[0]); err != nil {
+		if err := e.table.merge(ctx, tg, merges[0], k.rest); err != nil {
 			return k.blame(e, merges[0], err)
 		}
 		e.due--

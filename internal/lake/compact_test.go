@@ -14,7 +14,9 @@ import (
 	"github.com/siglakecol/siglakecol/internal/otelarrow/otlptest"
 )
 
-func newCompactor(l *Lake) *compactor { return &compactor{lake: l, tables: map[string]*compacted{}} }
+func newCompactor(l *Lake) *compactor {
+	return &compactor{lake: l, behind: func() bool { return false }, tables: map[string]*compacted{}}
+}
 
 // compactAll merges until nothing is due any more.
 func compactAll(tb testing.TB, l *Lake) {

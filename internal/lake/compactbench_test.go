@@ -42,11 +42,11 @@ func BenchmarkCompact(b *testing.B) {
 }
 
 // commitLoad commits each segment by itself. They are garbage when it returns.
-func commitLoad(b *testing.B, t *Table, segs []Segment) {
-	b.Helper()
+func commitLoad(tb testing.TB, t *Table, segs []Segment) {
+	tb.Helper()
 	for i := range segs {
-		_, err := t.Commit(b.Context(), segs[i:i+1])
-		require.NoError(b, err)
+		_, err := t.Commit(tb.Context(), segs[i:i+1])
+		require.NoError(tb, err)
 	}
 }
 

@@ -97,9 +97,27 @@ func dueMerges(files []mergeFile, l limits) [][]mergeFile {
 	return out
 }
 
-// dueMerge chooses among the files of one partition. Files of lower levels come along when there is room: they only rise.
-// What is taken ends when it makes a full file, and before it would take too much memory.
+// dueMerge chooses among the files of one partition. Small files rise by levels. Those that are worth a read of their own
+// (laterBytes) wait until together they are a full file, and are written again that one time: rows that a busy drain
+// commits are merged once, not once per level.
 func dueMerge(files []mergeFile, l limits) []mergeFile {
+	var small, later []mergeFile
+	for _, f := range files {
+		if f.df.FileSizeBytes() < l.laterBytes() {
+			small = append(small, f)
+		} else {
+			later = append(later, f)
+		}
+	}
+	if m := dueLevel(small, l); m != nil {
+		return m
+	}
+	return dueLater(later, l)
+}
+
+// dueLevel is the lowest level of small files that has enough of them. Files of lower levels come along when there is
+// room: they only rise.
+func dueLevel(files []mergeFile, l limits) []mergeFile {
 	count := map[int]int{}
 	for _, f := range files {
 		count[f.level]++
@@ -112,38 +130,62 @@ func dueMerge(files []mergeFile, l limits) []mergeFile {
 		if len(taken) > mergeFanIn || overlap(taken) > mergeOpen {
 			taken = slices.DeleteFunc(taken, func(f mergeFile) bool { return f.level < level })
 		}
-		slices.SortFunc(taken, func(a, b mergeFile) int {
-			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.df.FilePath(), b.df.FilePath()))
-		})
-		var size int64
-		for i, f := range taken {
-			if overlap(taken[:i+1]) > mergeOpen {
-				return taken[:i]
-			}
-			if size += f.df.FileSizeBytes(); size >= l.fileBytes/4*3 || i+1 == mergeFanIn {
-				return taken[:i+1]
-			}
-		}
+		taken, _ = together(taken, l)
 		return taken
 	}
 	return nil
 }
 
-// overlap is how many of the files have rows of the same time at most: so many are open at once while they are merged.
-func overlap(files []mergeFile) int {
-	type edge struct {
-		at   int64
-		step int
+// dueLater are files that make a full one, or as many as may be open at once where their times lie upon each other.
+func dueLater(files []mergeFile, l limits) []mergeFile {
+	taken, full := together(files, l)
+	if full || len(taken) < len(files) {
+		return taken
 	}
-	var edges []edge
+	return nil
+}
+
+// together are the first of the files by time, up to a full file, and no more than may be merged at once.
+func together(files []mergeFile, l limits) (taken []mergeFile, full bool) {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b mergeFile) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.df.FilePath(), b.df.FilePath()))
+	})
+	var size int64
+	for i, f := range files {
+		if i == mergeFanIn || openAt(files[:i], f.from) == mergeOpen {
+			return files[:i], false
+		}
+		if size += f.df.FileSizeBytes(); size >= l.fileBytes/4*3 {
+			return files[:i+1], true
+		}
+	}
+	return files, false
+}
+
+// laterBytes is a 64th of a full file: 2 MiB. Fewer than mergeFanIn of them are three quarters of one.
+func (l limits) laterBytes() int64 { return l.fileBytes / 64 }
+
+// openAt is how many of files that began before a time have rows of it or of a later one.
+func openAt(files []mergeFile, at int64) (n int) {
 	for _, f := range files {
-		edges = append(edges, edge{f.from, 1}, edge{f.to, -1})
+		if f.to >= at {
+			n++
+		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.step, a.step)) })
-	open, most := 0, 0
-	for _, e := range edges {
-		open += e.step
-		most = max(most, open)
+	return n
+}
+
+// overlap is how many of the files have rows of the same time at most: so many are open at once while they are merged.
+func overlap(files []mergeFile) (most int) {
+	for _, f := range files {
+		n := 0
+		for _, o := range files {
+			if o.from <= f.from && f.from <= o.to {
+				n++
+			}
+		}
+		most = max(most, n)
 	}
 	return most
 }

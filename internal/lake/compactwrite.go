@@ -79,15 +79,18 @@ type merged struct {
 // writeMerged writes one file of the rows of several. On an error it leaves none behind.
 //
 //	durable  on return: the file, its name and its directories
-//	ctx      ends it between two chunks of rows
-func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile) (_ *merged, err error) {
+//	ctx      ends it between two chunks of rows, after each of which it rests
+func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile, rest resting) (_ *merged, err error) {
+	if err := rest(ctx, 0); err != nil {
+		return nil, err
+	}
 	before := newTally(rowsOfFiles(files))
 	for _, f := range files {
 		begin := time.Now()
 		if err := l.tally(ctx, f.df.FilePath(), tg.schema, before); err != nil {
 			return nil, err
 		}
-		if err := l.giveWay(ctx, time.Since(begin)); err != nil {
+		if err := rest(ctx, time.Since(begin)); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +111,7 @@ func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile) (_
 		columns.noStats[name] = true
 	}
 	for {
-		meta, size, err := l.fillMerged(ctx, path, columns, files, before.traces.estimate())
+		meta, size, err := l.fillMerged(ctx, path, columns, files, before.traces.estimate(), rest)
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", path, err)
 		}
@@ -139,7 +142,7 @@ func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile) (_
 
 // fillMerged writes the rows into a file whose trace_id has about ndv different values.
 func (l *Lake) fillMerged(
-	ctx context.Context, path string, columns *parquetColumns, files []mergeFile, ndv int64,
+	ctx context.Context, path string, columns *parquetColumns, files []mergeFile, ndv int64, rest resting,
 ) (_ *metadata.FileMetaData, size int64, err error) {
 	clear(columns.emptyText)
 	f, err := createParquet(l.io, path, columns, ndv)
@@ -169,7 +172,7 @@ func (l *Lake) fillMerged(
 		if err := f.write(rec, l.limits.rowGroupBytes/2); err != nil {
 			return nil, 0, err
 		}
-		if err := l.giveWay(ctx, time.Since(begin)); err != nil {
+		if err := rest(ctx, time.Since(begin)); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -180,26 +183,6 @@ func (l *Lake) removeMerged(path string) {
 	if err := l.io.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.log.Warn("A data file that is not needed was left behind", zap.String("file", path), zap.Error(err))
 	}
-}
-
-const (
-	// giveWayStep and giveWaySteps are how long compaction waits for commits of rows before each chunk of its own: a
-	// drain that never rests does not stop it.
-	giveWayStep  = 100 * time.Millisecond
-	giveWaySteps = 10
-)
-
-// giveWay lets others work for as long as compaction has, and longer while rows are being committed.
-func (l *Lake) giveWay(ctx context.Context, worked time.Duration) error {
-	if err := l.wait(ctx, worked); err != nil {
-		return err
-	}
-	for i := 0; i < giveWaySteps && l.busy.Load() > 0; i++ {
-		if err := l.wait(ctx, giveWayStep); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func rowsOfFiles(files []mergeFile) (rows int64) {

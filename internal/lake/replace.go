@@ -26,9 +26,9 @@ const replaceTries = 5
 //	durable  on return of nil: the file, and the snapshot that has it instead of them
 //	errors   errOvertaken, errNotConserved, *foreignFileError; the table is as it was. *UnknownError: it may not be
 //	ctx      ends writing and the wait for the turn; a commit that was sent is awaited
-func (t *Table) merge(ctx context.Context, tg target, files []mergeFile) error {
+func (t *Table) merge(ctx context.Context, tg target, files []mergeFile, rest resting) error {
 	began := time.Now()
-	m, err := t.lake.writeMerged(ctx, tg, files)
+	m, err := t.lake.writeMerged(ctx, tg, files, rest)
 	if err == nil {
 		err = t.replace(ctx, m)
 		if err != nil && !m.sent {

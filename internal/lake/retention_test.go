@@ -204,7 +204,7 @@ func TestRetention_steps_merges_and_other_specs(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tbl.Commit(t.Context(), []Segment{arrived(t, 9, 11*day, 1, now, 4)})
 	require.NoError(t, err)
-	c := &compactor{lake: l, tables: map[string]*compacted{}}
+	c := newCompactor(l)
 	require.NoError(t, c.round(t.Context()))
 	require.Len(t, manifestFiles(t, l), 1+len(days)+1, "eight files are one")
 	before := len(metaOf(t, l).Snapshots())
