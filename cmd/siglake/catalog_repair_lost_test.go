@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,16 +20,7 @@ func TestCatalogRepair_a_catalog_that_was_outgrown(t *testing.T) {
 	t.Parallel()
 	s, _, committed := went(t)
 	lose(t, committed...) // retired
-	kept := filepath.Join(s.dir, "kept")
-	require.NoError(t, os.Rename(s.walDir(), kept))
-	_, err := segment.Create(s.fs, s.walDir())
-	require.NoError(t, err)
-	for range 24 {
-		s.write("default", "events", 1)
-		s.ok("drain", "--once")
-	}
-	require.NoError(t, os.RemoveAll(s.walDir()))
-	require.NoError(t, os.Rename(kept, s.walDir()))
+	s.byOthers(t, slices.Repeat([]int{1}, 24)...)
 	s.write("default", "events", 1)
 	for range 2 {
 		r := s.run("drain", "--once")
@@ -44,6 +36,21 @@ func TestCatalogRepair_a_catalog_that_was_outgrown(t *testing.T) {
 	s.ok("drain", "--once")
 	require.Equal(t, []string{"34", "34"}, s.counts(t)[:2])
 	require.Contains(t, s.ok("catalog-repair"), "Nothing to do.")
+}
+
+// byOthers commits segments of so many rows from another log.
+func (s *site) byOthers(t *testing.T, rows ...int) {
+	t.Helper()
+	kept := filepath.Join(s.dir, "kept")
+	require.NoError(t, os.Rename(s.walDir(), kept))
+	_, err := segment.Create(s.fs, s.walDir())
+	require.NoError(t, err)
+	for _, n := range rows {
+		s.write("default", "events", n)
+		s.ok("drain", "--once")
+	}
+	require.NoError(t, os.RemoveAll(s.walDir()))
+	require.NoError(t, os.Rename(kept, s.walDir()))
 }
 
 // A collector has started on an empty catalog, and then the old one is restored from a backup: every row comes back, those that were
@@ -119,10 +126,15 @@ func TestCatalogRepair_of_a_table_no_log_knows(t *testing.T) {
 	require.Regexp(t, `catalog-age +fail +table siglake.events: the catalog shows .*00001-.*, which is gone`, r.stdout)
 	require.Regexp(t, `catalog-tables +fail`, r.stdout)
 	require.Contains(t, s.run("status").stdout, "siglake catalog-repair")
+	s.write("default", "events", 1)
+	r = s.run("drain", "--once")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stdout, "the metadata file that the catalog shows is gone; siglake catalog-repair brings back a later one")
+	require.Contains(t, r.stderr, "drain has stopped for this table until somebody repairs the catalog")
+	require.Regexp(t, `(?m)^  catalog shows +\S+/00001-\S+, which is gone$`, s.ok("catalog-repair"))
 	rep := s.repair(t, exitOK)
 	require.EqualValues(t, 9, *rep.Tables[0].SetTo.Rows)
 	rep = s.repair(t, exitOK, "--apply")
 	require.True(t, rep.Tables[0].Resumed)
-	s.write("default", "events", 1)
 	s.exact(t, "10")
 }

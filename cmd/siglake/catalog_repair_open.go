@@ -12,10 +12,12 @@ import (
 )
 
 // openLakeToRepair opens the catalog: read-only, with apply for writing. One that is missing is made with apply, if the log has
-// committed to a table; without apply an empty one stands in for it that nobody sees. done closes it.
+// committed to a table, and there is a place for one; without apply an empty one stands in for it that nobody sees. done closes it.
 func (a *app) openLakeToRepair(ctx context.Context, root *segment.Root, apply bool) (l *lake.Lake, missing bool, done func() error, err error) {
 	l, err = a.openLake(ctx, true)
 	switch missing = errors.Is(err, lake.ErrNoCatalog); {
+	case errors.Is(err, lake.ErrNoHome):
+		return nil, missing, nil, err
 	case missing:
 		if had, herr := drain.Committing(root); herr != nil || !had {
 			return nil, missing, nil, errors.Join(err, herr)

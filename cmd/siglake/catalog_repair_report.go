@@ -73,6 +73,9 @@ func newState(s lake.State) *repairedState {
 }
 
 func (s repairedState) String() string {
+	if s.Sequence == 0 && s.Changed == nil {
+		return s.Metadata
+	}
 	if s.Changed == nil {
 		return fmt.Sprintf("sequence %d, %s", s.Sequence, s.Metadata)
 	}
@@ -139,7 +142,11 @@ func (t *repairedTable) write(b *strings.Builder, applied bool) {
 		fmt.Fprintf(b, "  committed from here  %s\n", t.Seen)
 	}
 	if t.Catalog != nil {
-		fmt.Fprintf(b, "  catalog shows        %s\n", t.Catalog)
+		gone := ""
+		if t.Catalog.Changed == nil {
+			gone = ", which is gone"
+		}
+		fmt.Fprintf(b, "  catalog shows        %s%s\n", t.Catalog, gone)
 	}
 	for _, u := range t.Unfit {
 		fmt.Fprintf(b, "  not to be used       %s: %s\n", u.Metadata, oneLine(u.Why))
@@ -187,8 +194,11 @@ func (t *repairedTable) write(b *strings.Builder, applied bool) {
 }
 
 func (t *repairedTable) standing() string {
-	if t.Standing == "" {
+	switch t.Standing {
+	case "":
 		return "not known"
+	case string(lake.Fits):
+		return "fits, and the log is bound to a table that was made meanwhile"
 	}
 	return t.Standing
 }

@@ -3,20 +3,16 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
-	"github.com/siglakecol/siglakecol/internal/vfs/killfs"
 )
 
 // went is a site whose catalog was restored from a backup: 3 rows were committed before it, 4 and 2 after, of which copies
@@ -277,62 +273,4 @@ func TestDisasterRecovery_catalog_gone_back(t *testing.T) {
 		require.Equal(t, shape(plain(c.output, "-ID.")), shape(plain(here.Replace(s.ok(shellWords(c.command)...)), "-ID.")), c.command)
 	}
 	s.exact(t, "9")
-}
-
-// Each operation of a repair that changes the disk of the log is cut by kill -9, and another one of the next try. Also when a
-// collector was started on what they left, the third one ends the work: every row is in the table once. The catalog is set, a
-// segment comes from committed/ and three from the mirror. LAKE-1, ONE-1.
-func TestCatalogRepair_kill_exact(t *testing.T) {
-	stride := 4
-	switch {
-	case os.Getenv("SIGLAKE_SOAK") != "":
-		stride = 1
-	case testing.Short():
-		stride = 8
-	}
-	var s *site
-	var url, kept string
-	steps := 0
-	killfs.Walk{
-		Work: func(dir string, fsys *killfs.FS, _ func(int)) error {
-			url, err := os.ReadFile(filepath.Join(dir, "url"))
-			if err != nil {
-				return err
-			}
-			var said strings.Builder
-			if run(context.Background(), environment{
-				fs: fsys, now: time.Now, stdin: strings.NewReader(""), stdout: &said, stderr: &said,
-				getenv: func(string) string { return "" }, interrupt: context.WithCancel,
-			}, []string{"catalog-repair", "--apply", "--data", dir, "--mirror", string(url)}) != 0 {
-				return errors.New(said.String())
-			}
-			return nil
-		},
-		Stride: stride, Spread: 23,
-		Fresh: func() string {
-			if s == nil {
-				s = newSite(t)
-				var committed []string
-				url, committed = s.goBack(t, 3, 4, 2, 5, 1, 6)
-				lose(t, s.dataFiles(t)[2:]...)
-				lose(t, committed[2:]...)
-				require.NoError(t, os.WriteFile(filepath.Join(s.dir, "url"), []byte(url), 0o600))
-				kept = filepath.Join(t.TempDir(), "kept")
-				require.NoError(t, os.CopyFS(kept, os.DirFS(s.dir)))
-			}
-			require.NoError(t, os.RemoveAll(s.dir))
-			require.NoError(t, os.CopyFS(s.dir, os.DirFS(kept)))
-			return s.dir
-		},
-		Judge: func(k int, _ string, _ ...killfs.Life) {
-			if steps++; steps%2 == 0 {
-				s.run("drain", "--once")
-			}
-			rep := s.repair(t, exitOK, "--apply", "--mirror", url)
-			require.LessOrEqual(t, len(rep.Tables), 1, "k=%d", k)
-			s.ok("drain", "--once")
-			require.Equal(t, []string{"21", "21"}, s.counts(t)[:2], "k=%d", k)
-			require.Contains(t, s.ok("catalog-repair"), "Nothing to do.", "k=%d", k)
-		},
-	}.Run(t)
 }

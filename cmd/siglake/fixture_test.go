@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -39,6 +40,7 @@ type site struct {
 	terminal bool
 	fs       vfs.FS
 	stdin    io.Reader
+	env      map[string]string // beside SIGLAKE_DATA
 }
 
 // newSite makes a data directory with an empty WAL root.
@@ -63,7 +65,7 @@ func (s *site) run(args ...string) result {
 	var out, errs bytes.Buffer
 	code := run(s.tb.Context(), environment{
 		fs: s.fs, kernel: testKernel(), now: func() time.Time { return testNow }, terminal: s.terminal, stdin: s.stdin, stdout: &out, stderr: &errs,
-		getenv:    func(name string) string { return map[string]string{"SIGLAKE_DATA": s.dir}[name] },
+		getenv:    func(name string) string { return cmp.Or(s.env[name], map[string]string{"SIGLAKE_DATA": s.dir}[name]) },
 		interrupt: context.WithCancel,
 	}, args)
 	return result{code, out.String(), errs.String()}

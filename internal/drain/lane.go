@@ -163,7 +163,7 @@ func (l *lane) try(ctx context.Context, s *step, do func() error) {
 	wait := l.d.backoff(s.tries)
 	s.after = l.d.since() + wait
 	fields := []zap.Field{zap.String("step", s.what), zap.Error(err), zap.Duration("wait", wait)}
-	if _, back := errors.AsType[*lake.GoneBackError](err); back {
+	if _, back := errors.AsType[*lake.GoneBackError](err); back || errors.Is(err, lake.ErrMetadataGone) {
 		l.log.Error("drain has stopped for this table until somebody repairs the catalog; rows wait in the log", fields...)
 		return
 	}

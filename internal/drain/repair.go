@@ -145,7 +145,7 @@ type tableWork struct {
 }
 
 // lacks tells whether there is anything to look for in a mirror.
-func (t *tableWork) lacks() bool { return t.Err == nil && !t.Reaches }
+func (t *tableWork) lacks() bool { return t.Err == nil && !t.Reaches && t.Standing != lake.Fits }
 
 func (r *repair) sorted() []*tableWork {
 	return slices.SortedFunc(maps.Values(r.tables), func(a, b *tableWork) int {
@@ -185,7 +185,9 @@ func (r *repair) look(ctx context.Context, root *segment.Root) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if t.Err != nil || t.Standing != lake.Fits {
+		// Where it fits a table that the lane was bound to before, the record is of one that was made meanwhile: a repair was cut short,
+		// or nothing was committed since the backup.
+		if t.Err != nil || t.Standing != lake.Fits || t.Seen.Table != of.seen.Table {
 			r.tables[key] = t
 		}
 	}
@@ -282,11 +284,11 @@ func (r *repair) resume(ctx context.Context, t *tableWork) error {
 	}
 	for _, l := range t.lanes {
 		_, ok, err := l.Head()
-		if err == nil && ok {
-			err = l.WriteHead(segment.Head{Table: t.Seen.Table, Sequence: t.Have.Sequence, Metadata: t.Have.Metadata})
-		}
 		if err == nil && ok { // so that a writer that starts now names the right table
 			err = l.WriteOwner(t.Seen.Table)
+		}
+		if err == nil && ok { // last: until then there is something to repair
+			err = l.WriteHead(segment.Head{Table: t.Seen.Table, Sequence: t.Have.Sequence, Metadata: t.Have.Metadata})
 		}
 		if err != nil {
 			return fmt.Errorf("write head of lane %s: %w", l.Key(), err)

@@ -99,7 +99,9 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 		}
 		if !l.marks[name].proven {
 			if err := l.prove(ctx, work, name); err != nil {
-				errs = append(errs, err)
+				if len(errs) == 0 || errs[len(errs)-1].Error() != err.Error() { // of all the table's trouble once
+					errs = append(errs, err)
+				}
 				continue
 			}
 		}

@@ -137,6 +137,10 @@ type PlanColumn struct {
 var (
 	// ErrNoCatalog: a read-only lake found no catalog file or database, or one without Iceberg tables in it.
 	ErrNoCatalog = errors.New("lake: no catalog")
+	// ErrNoHome is an ErrNoCatalog: nor is there the database, or the warehouse of a REST server, that would hold one. A lake makes none.
+	ErrNoHome = fmt.Errorf("%w, nor a place for one", ErrNoCatalog)
+	// ErrMetadataGone: the metadata file that the catalog shows of a table is not there. It is an fs.ErrNotExist.
+	ErrMetadataGone = errors.New("lake: the metadata file that the catalog shows is gone; siglake catalog-repair brings back a later one")
 	// ErrReadOnly: the lake was opened read-only.
 	ErrReadOnly = errors.New("lake: opened read-only")
 	// ErrNoTable: the catalog does not know the table.

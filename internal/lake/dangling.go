@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 )
 
@@ -35,7 +34,7 @@ func (l *Lake) Dangling(ctx context.Context, ask func(tenant, index string) bool
 			if checkIdentifier(tenant, index) != nil || !ask(tenant, index) {
 				continue
 			}
-			if _, err := l.open(ctx, id); errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCatalogGone) {
+			if _, err := l.open(ctx, id); errors.Is(err, ErrMetadataGone) {
 				out = append(out, [2]string{tenant, index})
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
@@ -35,10 +36,18 @@ func (l *Lake) open(ctx context.Context, id table.Identifier) (*table.Table, err
 		return nil, fmt.Errorf("%w: %s", ErrNoTable, strings.Join(id, "."))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
+		return nil, loadError(id, err)
 	}
-	fs := func(context.Context) (iceio.IO, error) { return l.io, nil }
-	return table.New(t.Identifier(), t.Metadata(), t.MetadataLocation(), fs, l.cat), nil
+	at := func(context.Context) (iceio.IO, error) { return l.io, nil }
+	return table.New(t.Identifier(), t.Metadata(), t.MetadataLocation(), at, l.cat), nil
+}
+
+// loadError says what was loaded, and tells a metadata file that is gone from a catalog that is.
+func loadError(id table.Identifier, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCatalogGone) {
+		err = fmt.Errorf("%w: %w", ErrMetadataGone, err)
+	}
+	return fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
 }
 
 // load opens the table, and checks that it is this incarnation, that it did not go back, and that its proof is

@@ -126,10 +126,12 @@ func (c *collection) strays(ctx context.Context, tbl *table.Table, found []Orpha
 		version, ok := metadataVersion(f.Path)
 		switch {
 		case ok && known && version > current+1:
-			return &GoneBackError{
+			back := &GoneBackError{
 				Table: c.out.Table, WantSequence: meta.LastSequenceNumber(), HaveSequence: tbl.Metadata().LastSequenceNumber(),
 				WantMetadata: f.Path, HaveMetadata: tbl.MetadataLocation(),
 			}
+			return fmt.Errorf("%w; where that has nothing to do on any log, it could not be set to this file: the files are collected when the table "+
+				"has changed as often again", back)
 		case !ok || !known || version == current+1:
 			// Sent, and perhaps not answered yet, or the catalog went back by one.
 			if _, err := c.reach.metadata(ctx, f.Path, meta); err != nil {

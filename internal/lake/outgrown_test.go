@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -104,5 +105,50 @@ func TestPast_far_ahead_is_no_fork(t *testing.T) {
 				require.NoError(t, err)
 			})
 		}
+	}
+}
+
+// A log was away while others committed far past what it had seen and retention dropped the days of its rows: no fork, as long as the
+// file that was seen was removed with the history that named it, or the table still lists the log's last segments. Where neither holds
+// it is taken for one, which ADR 0031 tells.
+func TestPast_days_dropped_since(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		left bool // the metadata file that was seen
+		list int  // segments that the table lists
+		want Standing
+	}{
+		"removed":         {list: 4, want: Fits},
+		"left_and_listed": {left: true, want: Fits},
+		"left_only":       {left: true, list: 4, want: WentBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			h := hooks{limits: limits{proofEntries: c.list}}
+			now := time.Now().UTC().Truncate(day).Add(day)
+			tbl := events(t, lakeAt(t, dir, h))
+			commit := func(tbl *Table, s Segment) {
+				_, err := tbl.Commit(t.Context(), []Segment{s})
+				require.NoError(t, err)
+			}
+			commit(tbl, arrived(t, 1, 20*day, 2, now, 20))
+			seen := seenOf(tbl)
+			kept, err := os.ReadFile(fileOf(t, seen.Metadata))
+			require.NoError(t, err)
+			others := lakeAt(t, dir, h)
+			for i := range 24 {
+				commit(events(t, others), arrived(t, uint64(2+i), time.Minute, 1, now, 1))
+			}
+			_, err = events(t, others).Expire(t.Context(), 3)
+			require.NoError(t, err)
+			require.NoError(t, others.dropRound(t.Context(), keepTen(), now))
+			requireDays(t, others, map[string]int{dayBefore(now, 1): 24})
+			require.NoFileExists(t, fileOf(t, seen.Metadata))
+			if c.left {
+				require.NoError(t, os.WriteFile(fileOf(t, seen.Metadata), kept, 0o600))
+			}
+			require.Equal(t, c.want, past(t, lakeAt(t, dir, h), seen).Standing)
+		})
 	}
 }

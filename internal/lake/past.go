@@ -130,7 +130,7 @@ func (p *Past) compare(ctx context.Context) error {
 	case errors.Is(err, ErrNoTable):
 		p.Standing = Unlisted
 		return nil
-	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCatalogGone):
+	case errors.Is(err, ErrMetadataGone):
 		// The catalog answers, and the metadata file it names is gone: a table keeps the last few, and this one is older.
 		at, perr := p.lake.pointer(ctx, p.id)
 		if perr != nil || at == p.Seen.Metadata {

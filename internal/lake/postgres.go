@@ -162,7 +162,7 @@ func pgAdvice(err error, cfg *pgx.ConnConfig, readOnly bool) error {
 	case !ok:
 		return err
 	case said.Code == pgNoDatabase && readOnly:
-		return fmt.Errorf("%w: %w; name the right database", ErrNoCatalog, err)
+		return fmt.Errorf("%w: %w; make it (CREATE DATABASE %s), or name the right database", ErrNoHome, err, cfg.Database)
 	case said.Code == pgNoDatabase:
 		return fmt.Errorf("%w; make it (CREATE DATABASE %s), or correct the key catalog", err, cfg.Database)
 	case said.Code == pgNoPassword, said.Code == pgNoLogin:

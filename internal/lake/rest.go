@@ -89,7 +89,7 @@ func restAdvice(err error, readOnly bool) error {
 	case errors.Is(err, rest.ErrUnauthorized), errors.Is(err, rest.ErrForbidden), errors.Is(err, rest.ErrOAuthError):
 		return fmt.Errorf("%w; correct the section rest: token or credential, and warehouse", err)
 	case readOnly && errors.Is(err, rest.ErrBadRequest):
-		return fmt.Errorf("%w: %w", ErrNoCatalog, err)
+		return fmt.Errorf("%w: %w", ErrNoHome, err)
 	}
 	return err
 }

@@ -176,7 +176,7 @@ func (l *Lake) Ensure(ctx context.Context, tenant, index string, s otelarrow.Sig
 		loaded, created, err = l.create(ctx, id, s)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("load table %s: %w", strings.Join(id, "."), err)
+		return nil, false, loadError(id, err)
 	}
 	if _, err := fit(strings.Join(id, "."), loaded.Metadata(), s, l.promote); err != nil {
 		return nil, false, err
