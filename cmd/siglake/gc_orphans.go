@@ -38,7 +38,8 @@ expired since may miss its files; keep a snapshot for longer with a tag, or all 
 A table is refused, and nothing of it deleted, when it names a file outside of its location, when another table has its
 place within that or had before (then say --abandon UUID, if nothing of that one is needed any more), when the catalog
 shows an older state than the log on this machine has seen (its files "head") or than metadata files at the location
-tell of, and when its property gc.enabled is false. The log is found by --data or --wal; on a machine that has none,
+tell of, when it cannot be read, and when its property gc.enabled is false. A table that cannot be read keeps the others
+from being done where its files may be: at its location, or anywhere if the catalog does not tell. The log is found by --data or --wal; on a machine that has none,
 --without-log goes by the metadata files alone.
 
 Exit codes:

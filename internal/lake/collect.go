@@ -69,7 +69,8 @@ type OrphanFile struct {
 //	         chunk of removals it is loaded again
 //	safe     beside commits, expiry and readers of what is reached, in any process. To repeat, and to interrupt
 //	refuses  a table that names a file outside of its location, or shares that with another; that the catalog shows in
-//	         an older state than was seen, by Seen or by the metadata files at its location; gc.enabled=false
+//	         an older state than was seen, by Seen or by the metadata files at its location; that cannot be read, and each
+//	         that may have files of such a one at its location; gc.enabled=false
 //	errors   ErrReadOnly, ErrNoTable; the tables cannot be listed, so that nobody knows whose the files are
 //	ctx      ends it between two files
 func (l *Lake) Collect(ctx context.Context, names []string, opt GC) ([]Collected, error) {
@@ -86,14 +87,14 @@ func (l *Lake) Collect(ctx context.Context, names []string, opt GC) ([]Collected
 	if err != nil {
 		return nil, err
 	}
-	places, err := l.places(ctx)
+	tables, err := l.whereabouts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []Collected
 	for _, id := range ids {
 		c := collection{
-			lake: l, opt: opt, id: id, places: places, out: Collected{Table: strings.Join(id, "."), Orphans: []OrphanFile{}}, torn: map[string]bool{},
+			lake: l, opt: opt, id: id, tables: tables, out: Collected{Table: strings.Join(id, "."), Orphans: []OrphanFile{}}, torn: map[string]bool{},
 		}
 		c.out.Err = c.run(ctx)
 		if len(names) == 0 && errors.Is(c.out.Err, errNotOurs) {
@@ -126,40 +127,12 @@ func (l *Lake) named(ctx context.Context, names []string) ([]table.Identifier, e
 	return out, nil
 }
 
-// places are the locations of all tables in the catalog, by name.
-func (l *Lake) places(ctx context.Context) (map[string]string, error) {
-	spaces, err := l.cat.ListNamespaces(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	out := map[string]string{}
-	for _, ns := range spaces {
-		ids, err := l.cat.tableNames(ctx, ns)
-		if err != nil {
-			return nil, fmt.Errorf("list tables of %s: %w", strings.Join(ns, "."), err)
-		}
-		for _, id := range ids {
-			t, err := l.open(ctx, id)
-			if errors.Is(err, ErrNoTable) {
-				continue // dropped since
-			}
-			if err != nil {
-				return nil, fmt.Errorf("find out where the files of all tables are: %w", err)
-			}
-			if out[strings.Join(id, ".")], err = plain(t.Location()); err != nil {
-				delete(out, strings.Join(id, ".")) // a place that is not of this kind is no place of ours
-			}
-		}
-	}
-	return out, nil
-}
-
 // collection is the work on one table.
 type collection struct {
 	lake   *Lake
 	opt    GC
 	id     table.Identifier
-	places map[string]string
+	tables []whereabouts // of the whole catalog
 	out    Collected
 
 	table *Table // knows what was seen of it
@@ -209,7 +182,12 @@ func (c *collection) run(ctx context.Context) error {
 func (c *collection) begin(ctx context.Context) error {
 	tbl, err := c.lake.open(ctx, c.id)
 	if err != nil {
-		return err
+		for _, w := range c.tables {
+			if w.table == c.out.Table && len(w.places) > 0 {
+				c.out.Location = w.places[0]
+			}
+		}
+		return fmt.Errorf("the table cannot be read, so nobody can tell what it needs: %w", err)
 	}
 	meta := tbl.Metadata()
 	c.out.UUID = meta.TableUUID()
@@ -222,9 +200,12 @@ func (c *collection) begin(ctx context.Context) error {
 	if !meta.Properties().GetBool(table.GCEnabledKey, table.GCEnabledDefault) {
 		return fmt.Errorf("its property %s is false", table.GCEnabledKey)
 	}
-	for name, place := range c.places {
-		if name != c.out.Table && (within(place, c.out.Location) || within(c.out.Location, place)) {
-			return fmt.Errorf("its location %s and that of %s, %s, are inside one another: nobody can tell whose the files are", c.out.Location, name, place)
+	for _, w := range c.tables {
+		if w.table == c.out.Table {
+			continue
+		}
+		if err := w.conflict(c.out.Location); err != nil {
+			return err
 		}
 	}
 	c.table = &Table{lake: c.lake, id: c.id, uuid: c.out.UUID}

@@ -261,18 +261,12 @@ func (p *Past) metadataFiles() ([]string, error) {
 		if at < 0 {
 			continue
 		}
-		dir := known[:at]
-		err := p.lake.io.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err == nil && !d.IsDir() && strings.HasSuffix(d.Name(), metadataSuffix) {
-				out[dir+"/"+d.Name()] = struct{}{}
-			}
-			return err
-		})
+		files, err := p.lake.metadataFilesIn(known[:at])
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", dir, err)
+			return nil, err
+		}
+		for _, f := range files {
+			out[f] = struct{}{}
 		}
 	}
 	return slices.Collect(maps.Keys(out)), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -246,10 +245,7 @@ func (l *Lake) birth(id table.Identifier, s otelarrow.Signal) (b birth, err erro
 	if b.props = newTableProperties(s, l.limits); isObject(l.home) {
 		b.props[table.MetadataCompressionKey] = "gzip" // it goes over a network, with each commit
 	}
-	if l.home == "" {
-		return b, nil
-	}
-	if b.location, err = url.JoinPath(l.home, id[0]+".db", id[1]); err != nil {
+	if b.location, err = l.birthplace(id); err != nil {
 		return b, fmt.Errorf("find a place for the table: %w", err)
 	}
 	return b, nil
