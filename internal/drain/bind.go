@@ -30,7 +30,7 @@ func (l *lane) table(ctx context.Context, s otelarrow.Signal) (Table, error) {
 		l.log.Info("table created", zap.Stringer("table", t.UUID()), zap.Stringer("signal", s))
 	}
 	if l.head, _, err = l.dir.Head(); err != nil {
-		return nil, fmt.Errorf("read head: %w", err)
+		return nil, err
 	}
 	if err := l.recall(t.UUID()); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (l *lane) table(ctx context.Context, s otelarrow.Signal) (Table, error) {
 	}
 	owner, err := l.dir.Owner()
 	if err != nil {
-		return nil, fmt.Errorf("read owner: %w", err)
+		return nil, err
 	}
 	if owner != t.UUID() {
 		if err := l.bind(t, owner); err != nil {

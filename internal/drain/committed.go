@@ -86,7 +86,7 @@ func seenOf(lanes []segment.Lane) (lake.Seen, error) {
 	for _, l := range lanes {
 		head, ok, err := l.Head()
 		if err != nil {
-			return lake.Seen{}, fmt.Errorf("read head: %w", err)
+			return lake.Seen{}, err
 		}
 		if !ok {
 			continue

@@ -228,7 +228,7 @@ func (w *work) stage(ctx context.Context, st state, tx *table.Transaction, remem
 		return tx.AddDataFiles(ctx, w.files.files, summary, table.WithoutDuplicateCheck(), table.WithoutAutoNameMapping())
 	})
 	if err != nil {
-		return fmt.Errorf("stage %d files: %w", len(w.files.files), err)
+		return fmt.Errorf("stage %d files: %w", len(w.files.files), w.t.lake.io.listError(st.tbl, err))
 	}
 	merged := st.proof.merge(w.t.lake.now(), w.entries(), w.t.lake.limits)
 	props := iceberg.Properties{propProof: merged.encode()}

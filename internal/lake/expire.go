@@ -117,10 +117,10 @@ func (l *Lake) unreached(meta table.Metadata, gone []table.Snapshot) ([]string, 
 	lists, manifests := map[string]struct{}{}, map[string]struct{}{}
 	for _, s := range gone {
 		lists[s.ManifestList] = struct{}{}
-		switch found, err := s.Manifests(l.io); {
+		switch found, err := l.io.manifestsOf(&s); {
 		case errors.Is(err, fs.ErrNotExist): // removed by another; what it named is for garbage collection
 		case err != nil:
-			return nil, fmt.Errorf("read the manifest list of the expired snapshot %d: %w", s.SnapshotID, err)
+			return nil, fmt.Errorf("look for what is expired: %w", err)
 		default:
 			for _, m := range found {
 				manifests[m.FilePath()] = struct{}{}
@@ -136,9 +136,9 @@ func (l *Lake) unreached(meta table.Metadata, gone []table.Snapshot) ([]string, 
 		if len(manifests) == 0 {
 			break
 		}
-		found, err := s.Manifests(l.io)
+		found, err := l.io.manifestsOf(&s)
 		if err != nil {
-			return nil, fmt.Errorf("read the manifest list of snapshot %d: %w", s.SnapshotID, err)
+			return nil, err
 		}
 		for _, m := range found {
 			delete(manifests, m.FilePath())

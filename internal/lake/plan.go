@@ -15,6 +15,8 @@ import (
 
 // Tables describes all tables of the catalog. A table that cannot be read is left out and named in the error; the
 // others are returned all the same.
+//
+//	errors  joined, one a table: Unreadable tells which
 func (l *Lake) Tables(ctx context.Context) ([]TableInfo, error) {
 	spaces, err := l.cat.ListNamespaces(ctx, nil)
 	if err != nil {
@@ -39,7 +41,7 @@ func (l *Lake) Tables(ctx context.Context) ([]TableInfo, error) {
 				}
 			}
 			if err != nil {
-				errs = append(errs, err)
+				errs = append(errs, &TableError{Namespace: strings.Join(ns, "."), Name: id[len(id)-1], Err: err})
 			}
 		}
 	}
@@ -92,15 +94,15 @@ func (l *Lake) plan(t *table.Table) (Plan, error) {
 // liveFiles are the data and delete files of a snapshot. An error ends it.
 func (l *Lake) liveFiles(snap *table.Snapshot) iter.Seq2[iceberg.DataFile, error] {
 	return func(yield func(iceberg.DataFile, error) bool) {
-		manifests, err := snap.Manifests(l.io)
+		manifests, err := l.io.manifestsOf(snap)
 		if err != nil {
-			yield(nil, fmt.Errorf("read the manifest list of snapshot %d: %w", snap.SnapshotID, err))
+			yield(nil, err)
 			return
 		}
 		for _, m := range manifests {
 			for e, err := range m.Entries(l.io, true) {
 				if err != nil {
-					yield(nil, fmt.Errorf("read manifest %s: %w", m.FilePath(), err))
+					yield(nil, l.io.fileError("manifest", m.FilePath(), err))
 					return
 				}
 				if !yield(e.DataFile(), nil) {
@@ -142,6 +144,9 @@ func (l *Lake) info(t *table.Table) (TableInfo, error) {
 		return out, nil
 	}
 	out.LastCommit = time.UnixMilli(snap.TimestampMs)
+	if _, err := l.io.manifestsOf(snap); err != nil { // without it nothing is committed nor read
+		return TableInfo{}, fmt.Errorf("table %s: %w", strings.Join(id, "."), err)
+	}
 	if readTotals(snap, &out) {
 		return out, nil
 	}

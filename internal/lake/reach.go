@@ -121,10 +121,10 @@ func (r *reach) snapshot(ctx context.Context, s table.Snapshot) error {
 	if !r.first(s.ManifestList) {
 		return nil
 	}
-	manifests, err := s.Manifests(r.io)
+	manifests, err := r.io.manifestsOf(&s)
 	if err != nil {
 		r.again(s.ManifestList)
-		return fmt.Errorf("read the manifest list of snapshot %d: %w", s.SnapshotID, err)
+		return err
 	}
 	for _, m := range manifests {
 		if ctx.Err() != nil {
@@ -148,10 +148,12 @@ func (r *reach) manifest(m iceberg.ManifestFile, by string) error {
 	for e, err := range m.Entries(r.io, true) {
 		if err == nil {
 			err = r.name(e.DataFile().FilePath(), m.FilePath())
+		} else {
+			err = r.io.fileError("manifest", m.FilePath(), err)
 		}
 		if err != nil {
 			r.again(m.FilePath())
-			return fmt.Errorf("read manifest %s: %w", m.FilePath(), err)
+			return err
 		}
 	}
 	return nil

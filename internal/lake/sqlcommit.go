@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/apache/iceberg-go/catalog"
 	sqlcat "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 )
@@ -70,10 +71,23 @@ func (c sqlCatalog) LoadTable(ctx context.Context, id table.Identifier) (*table.
 	}
 	t, err := c.Catalog.LoadTable(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, c.loadError(ctx, id, err)
 	}
 	c.remember(id, t.MetadataLocation(), t.Metadata())
 	return t, nil
+}
+
+// loadError names the metadata file that is damaged. One that is gone is named by its error.
+func (c sqlCatalog) loadError(ctx context.Context, id table.Identifier, err error) error {
+	if isAbsent(err) || errors.Is(err, catalog.ErrNoSuchTable) || errors.Is(err, catalog.ErrNoSuchNamespace) {
+		return err
+	}
+	at, perr := c.metadataOf(ctx, id)
+	io, ierr := storesOf(ctx)
+	if perr != nil || ierr != nil {
+		return err // the catalog does not answer
+	}
+	return io.fileError("the metadata file", at, err)
 }
 
 // CommitTable writes the next metadata file and makes the database point to it, if it still points to the one before.

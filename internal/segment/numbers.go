@@ -44,16 +44,20 @@ type WriterNumbers struct {
 //
 //	errors  ErrRecord if it is damaged, ErrFormat if a newer version wrote it
 func (l Lane) Numbers() (Numbers, bool, error) {
-	b, err := vfs.ReadFile(l.root.fs, filepath.Join(l.dir, numbersName))
+	name := filepath.Join(l.dir, numbersName)
+	b, err := vfs.ReadFile(l.root.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Numbers{}, false, nil
 	}
 	if err != nil {
-		return Numbers{}, false, err
+		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w", numbersName, l.Key(), err)
 	}
 	n, err := parseNumbers(b)
-	if err != nil {
-		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w", numbersName, l.Key(), err)
+	switch {
+	case errors.Is(err, ErrRecord):
+		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w in %s; the next drain sets it aside and begins another", numbersName, l.Key(), err, name)
+	case err != nil:
+		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w in %s; take the newer version of siglakecol again", numbersName, l.Key(), err, name)
 	}
 	return n, true, nil
 }

@@ -14,19 +14,23 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
+// damagedRecord is what helps where owner or head is not what was written.
+const damagedRecord = "restore it, or move it out of the log while the collector is stopped (docs/operations/disaster-recovery.md)"
+
 // Owner returns the UUID of the table that the lane's rows go to; zero if the drain has not named one. A file
 // that cannot be read or parsed is an error, never "no owner".
 func (l Lane) Owner() (uuid.UUID, error) {
-	b, err := vfs.ReadFile(l.root.fs, filepath.Join(l.dir, ownerName))
+	name := filepath.Join(l.dir, ownerName)
+	b, err := vfs.ReadFile(l.root.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return uuid.Nil, nil
 	}
 	if err != nil {
-		return uuid.Nil, err
+		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), err)
 	}
 	u, err := uuid.Parse(strings.TrimSpace(string(b)))
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), err)
+		return uuid.Nil, fmt.Errorf("read %s of lane %s: %s: %w; %s", ownerName, l.Key(), name, err, damagedRecord)
 	}
 	return u, nil
 }
@@ -54,11 +58,11 @@ func (l Lane) readHead(name string) (Head, bool, error) {
 		return Head{}, false, nil
 	}
 	if err != nil {
-		return Head{}, false, err
+		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), err)
 	}
 	var h Head
 	if err := json.Unmarshal(b, &h); err != nil {
-		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), err)
+		return Head{}, false, fmt.Errorf("read %s of lane %s: %s: %w; %s", headName, l.Key(), name, err, damagedRecord)
 	}
 	return h, true, nil
 }
