@@ -35,6 +35,7 @@ type table struct {
 
 	sequence int64
 	rows     map[string][]int // by segment: ids in order
+	later    *table           // what the table was before its catalog went back; nil: it did not
 }
 
 func newCatalog() *catalog { return &catalog{tables: map[string]*table{}} }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"path/filepath"
@@ -43,6 +44,7 @@ var simBugs = map[string]simBug{
 	"unpin before the upload":           {store: func(s simStore) objstore.Store { return &promising{simStore: s} }, breaks: "MIR-1"},
 	"retention of what is in no table":  {committed: func(simCatalog) committedRows { return allCommitted }, breaks: "RET-1"},
 	"a standby that does not wait":      {drainFS: func(disk vfs.FS) vfs.FS { return lockless{disk} }, breaks: "ACK-1"},
+	"head not looked at":                {drainFS: func(disk vfs.FS) vfs.FS { return headless{disk} }, breaks: "ACK-1"},
 	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), breaks: "ACK-2"},
 	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, breaks: "LOUD-1"},
 	"a refused deletion taken for done": {store: func(s simStore) objstore.Store { return keeping{s} }, breaks: "BND-1"},
@@ -92,7 +94,10 @@ func (c otherTables) Ensure(ctx context.Context, tenant, index string, s otelarr
 type hasty struct{ simTable }
 
 func (t hasty) Commit(_ context.Context, segs []lake.Segment) (lake.Outcome, error) {
-	x, out := t.load(segs, true)
+	x, out, err := t.load(segs, true)
+	if err != nil {
+		return out, err
+	}
 	p := t.of.p
 	p.w.later(commitLands, t.lane, func() {
 		if !p.dead.Load() {
@@ -203,4 +208,14 @@ func (s silent) Link(from, to string) error {
 		return nil
 	}
 	return s.FS.Link(from, to)
+}
+
+// headless has no record of what was seen of a table.
+type headless struct{ vfs.FS }
+
+func (h headless) Open(name string) (vfs.File, error) {
+	if filepath.Base(name) == "head" {
+		return nil, fs.ErrNotExist
+	}
+	return h.FS.Open(name)
 }

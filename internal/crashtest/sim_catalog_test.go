@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
@@ -34,15 +35,27 @@ func (c simCatalog) Ensure(ctx context.Context, tenant, index string, s otelarro
 	if err != nil {
 		return nil, false, err
 	}
-	return simTable{table: t.(*table), of: c}, made, nil
+	known := t.(*table)
+	known.c.mu.Lock()
+	defer known.c.mu.Unlock()
+	return simTable{table: known, of: c, seen: &seen{at: known.sequence}}, made, nil
 }
 
 // committed tells the retention how many rows of segments the table has.
 func (c simCatalog) committed(ctx context.Context, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
+	r, err := segment.Open(c.p.fs, root)
+	if err != nil {
+		return nil, err
+	}
+	known, err := drain.Seen(r, tenant, index)
+	if err != nil {
+		return nil, err
+	}
 	t, _, err := c.Ensure(ctx, tenant, index, otelarrow.Logs)
 	if err != nil {
 		return nil, err
 	}
+	t.Expect(known.Sequence, known.Metadata)
 	out := map[segment.ID]int64{}
 	for _, id := range ids {
 		found, err := t.Lookup(ctx, []string{id.String()})
@@ -81,6 +94,9 @@ func (c *catalog) land(x *tx) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[x.lane]
+	if x.base < 0 && t.later != nil {
+		return false // whoever works on the table beside the drain sees that it went back, too
+	}
 	if x.base >= 0 && t.sequence != x.base {
 		return false
 	}
@@ -96,6 +112,37 @@ type simTable struct {
 
 	of    simCatalog
 	blind bool // it commits on whatever head there is
+	seen  *seen
+}
+
+// seen is the newest state of a table that one who has opened it knows.
+type seen struct {
+	mu sync.Mutex
+	at int64
+}
+
+func (s *seen) newest(at int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = max(s.at, at)
+	return s.at
+}
+
+// Head implements drain.Table.
+func (t simTable) Head() (sequence int64, metadata string) {
+	at := t.seen.newest(0)
+	return at, fmt.Sprintf("v%d.metadata.json", at)
+}
+
+// Expect implements drain.Table.
+func (t simTable) Expect(sequence int64, _ string) { t.seen.newest(sequence) }
+
+// fits refuses a table that shows less than was seen of it. The caller holds its catalog.
+func (t simTable) fits() error {
+	if want := t.seen.newest(t.sequence); want > t.sequence {
+		return &lake.GoneBackError{Table: t.lane, WantSequence: want, HaveSequence: t.sequence}
+	}
+	return nil
 }
 
 // InPlace implements drain.Table.
@@ -104,6 +151,12 @@ func (t simTable) InPlace() error { return t.of.read() }
 // Lookup implements drain.Table.
 func (t simTable) Lookup(ctx context.Context, ids []string) (map[string]int64, error) {
 	if err := t.of.read(); err != nil {
+		return nil, err
+	}
+	t.c.mu.Lock()
+	err := t.fits()
+	t.c.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	return t.table.Lookup(ctx, ids)
@@ -116,13 +169,17 @@ func (t simTable) Commit(ctx context.Context, segs []lake.Segment) (lake.Outcome
 		if err := t.of.read(); err != nil {
 			return lake.Outcome{}, err
 		}
-		x, out := t.load(segs, attempt > 0)
+		x, out, err := t.load(segs, attempt > 0)
+		if err != nil {
+			return lake.Outcome{}, err
+		}
 		if len(x.rows) == 0 {
 			return out, nil
 		}
-		err := t.of.p.turn(simfs.Op{Kind: commitKind, Name: t.lane})
+		err = t.of.p.turn(simfs.Op{Kind: commitKind, Name: t.lane})
 		if err == nil {
 			if t.c.land(x) {
+				t.seen.newest(x.base + 1)
 				return out, nil
 			}
 			continue
@@ -152,9 +209,12 @@ func (t simTable) Commit(ctx context.Context, segs []lake.Segment) (lake.Outcome
 
 // load makes a transaction of what the table lacks, and what will be known when it has landed. again: an attempt has
 // conflicted, so nothing that was known before is believed.
-func (t simTable) load(segs []lake.Segment, again bool) (*tx, lake.Outcome) {
+func (t simTable) load(segs []lake.Segment, again bool) (*tx, lake.Outcome, error) {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
+	if err := t.fits(); err != nil {
+		return nil, lake.Outcome{}, err
+	}
 	x := &tx{lane: t.lane, base: t.sequence, rows: map[string][]int{}}
 	if t.blind {
 		x.base = -1
@@ -174,5 +234,5 @@ func (t simTable) load(segs []lake.Segment, again bool) (*tx, lake.Outcome) {
 		out.Duplicates += int64(have)
 		out.Committed[s.ID] = s.Rows
 	}
-	return x, out
+	return x, out, nil
 }

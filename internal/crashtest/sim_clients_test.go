@@ -198,12 +198,16 @@ func (l *ledger) inTable(tables *catalog, a *asked) bool {
 	return has(tables, a)
 }
 
-// has tells whether a request's rows are in the table.
+// has tells whether a request's rows are in the table, or will be when its catalog is repaired.
 func has(tables *catalog, a *asked) bool {
 	tables.mu.Lock()
 	defer tables.mu.Unlock()
-	t := tables.tables[a.lane+"/"+index]
-	return t != nil && slices.Contains(t.rows[a.receipt.Segment.String()], a.ids[len(a.ids)-1])
+	for t := tables.tables[a.lane+"/"+index]; t != nil; t = t.later {
+		if slices.Contains(t.rows[a.receipt.Segment.String()], a.ids[len(a.ids)-1]) {
+			return true
+		}
+	}
+	return false
 }
 
 // missing is what the table lacks of a segment's acknowledged rows; "" nothing.

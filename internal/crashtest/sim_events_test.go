@@ -107,6 +107,8 @@ func (w *sim) eventInState(p *proc, op simfs.Op) string {
 			return unknown
 		case event == "seal" && p.log.Load() == nil:
 			return "recover"
+		case event == "dispose" && p.name == theOperator:
+			return "orphans requeue"
 		}
 		return event
 	case p.name == theOperator:

@@ -65,6 +65,7 @@ func (w *sim) boot() *sync.WaitGroup {
 		}
 		if w.alive(theDrain) == nil {
 			if w.plan.operator {
+				w.repair()
 				w.requeue()
 			}
 			if w.fell() {

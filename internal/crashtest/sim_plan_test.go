@@ -2,6 +2,7 @@ package crashtest
 
 import (
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type simPlan struct {
 	roomy           bool   // no limit of the disk is near
 	standby         bool   // two drains are offered to the root
 	rots            []rot
+	back            back // of the catalog; zero: it stays
 }
 
 // death ends processes.
@@ -145,6 +147,11 @@ func planOf(seed uint64) simPlan {
 				where: rotPlaces[rng.IntN(len(rotPlaces))], at: between(50, 900), block: coin(), pick: rng.Uint64(),
 			})
 		}
+	}
+	lost := slices.ContainsFunc(p.deaths, func(d death) bool { return d.kind == volumeLost }) // and with it what tells of the catalog
+	if rng.IntN(4) == 0 && !lost {
+		p.back.saved = between(30, 500)
+		p.back.restored = p.back.saved + between(10, 400)
 	}
 	return p
 }

@@ -210,6 +210,7 @@ func (p *proc) step(k int, op simfs.Op) error {
 	}
 	w.k.Store(int64(k))
 	w.decay(k)
+	w.goBack(k)
 	w.strike(k)
 	if p.dead.Load() {
 		return simfs.ErrOff

@@ -14,13 +14,15 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// requeue puts back what is in poison/, as an operator does while no drain runs.
+// requeue puts back what is in poison/ and in orphans/, as an operator does while no drain runs.
 func (w *sim) requeue() {
 	p := w.start(theOperator)
-	_, _ = drain.RequeueSegments(p.ctx, drain.RequeueOptions{
-		Selection: drain.Selection{FS: p.fs, WAL: root, From: segment.Poison, Holder: theOperator, Logger: zap.NewNop(), Now: time.Now},
-		Salvage:   true,
-	})
+	for _, from := range []segment.State{segment.Poison, segment.Orphans} {
+		_, _ = drain.RequeueSegments(p.ctx, drain.RequeueOptions{
+			Selection: drain.Selection{FS: p.fs, WAL: root, From: from, Holder: theOperator, Logger: zap.NewNop(), Now: time.Now},
+			Salvage:   true,
+		})
+	}
 	p.die()
 	p.buried()
 }
@@ -31,6 +33,7 @@ func (w *sim) settle() {
 	w.calm = true
 	w.mu.Unlock()
 	w.landing.Wait()
+	w.repair()
 	// All that the mirror has comes back: what the tables have they do not take twice, and what a power cut took from the
 	// log before it was promised may be there.
 	if !w.recovered(false) {

@@ -45,6 +45,7 @@ type sim struct {
 	names  map[string]string // of segments, in order of their appearance
 
 	rots   []rot
+	saved  *catalog        // a backup
 	rotten map[string]bool // segments of which a copy has rotted, by id
 	told   map[string]bool // of them those that a person was told of by name
 
