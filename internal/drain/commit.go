@@ -28,6 +28,9 @@ func (l *lane) commit(ctx context.Context, group []item) error {
 	if len(group) == 0 {
 		return nil
 	}
+	if err := l.d.held.check(); err != nil {
+		return errors.Join(err, l.fail(itemFiles(group)))
+	}
 	l.at(fmt.Sprintf("commit of %d segments", len(group)))
 	begin := time.Now()
 	out, err := t.Commit(ctx, lakeSegments(group))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ type drain struct {
 	opt     Options
 	tables  Catalog
 	root    *segment.Root
+	held    *held // drain.lock, and opt.FS while it is held
 	m       *metrics
 	log     *zap.Logger
 	status  *status
@@ -49,6 +48,7 @@ type drain struct {
 // Run drains one root until ctx ends, and then returns nil; an error means that opt cannot work at all.
 //
 //	waits   for the root (the exporter makes it), then for drain.lock as a standby: both are told to Status
+//	lost    when drain.lock is removed or replaced under it: it stops changing names, and stands by
 //	start   under the lock, per lane: names resolved, processing/ → orphans/, orphans disposed of
 //	loop    per lane: claim, read, commit, mark, retire (see the package comment)
 //	ctx     ends the claiming. The commit in hand goes on for at most Grace; what is not committed then goes
@@ -79,21 +79,42 @@ func run(ctx context.Context, opt Options, tables Catalog) error {
 	if err := d.awaitRoot(ctx); err != nil || d.root == nil {
 		return err
 	}
-	lock, ok := d.awaitLock(ctx)
-	if !ok {
-		return nil
+	for {
+		lock, ok := d.awaitLock(ctx)
+		if !ok {
+			return nil
+		}
+		if err := d.under(ctx, lock); !errors.Is(err, errLockLost) {
+			return err
+		}
+		d.lanes = make(map[string]*lane) // what another drain may have done meanwhile is found as at a start
 	}
+}
+
+// under drains while the lock is held, and gives it back: when ctx ends, or with errLockLost.
+func (d *drain) under(ctx context.Context, lock *held) error {
+	d.held, d.opt.FS = lock, lock
+	defer func() { d.held, d.opt.FS = nil, lock.FS }()
+	root, err := segment.Open(lock, d.opt.WAL)
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	d.root = root
 	d.status.set("", nil)
-	d.log.Info("drain started", zap.String("dir", opt.WAL))
-	if opt.Beside != nil {
+	d.log.Info("drain started", zap.String("dir", d.opt.WAL))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if d.opt.Beside != nil {
 		d.passes.Go(func() { d.beside(ctx) })
 	}
-	d.loop(ctx)
-	d.log.Info("drain stopped", zap.String("dir", opt.WAL))
-	if err := lock.Close(); err != nil {
-		return fmt.Errorf("unlock %s: %w", filepath.Join(opt.WAL, segment.DrainLockName), err)
+	lost := d.loop(ctx, end)
+	if lost != nil {
+		d.log.Error("drain stopped, and stands by for the lock of another file", zap.String("dir", d.opt.WAL), zap.Error(lost))
+		d.m.lockLost.add(1)
+	} else {
+		d.log.Info("drain stopped", zap.String("dir", d.opt.WAL))
 	}
-	return nil
+	return errors.Join(lost, lock.Close())
 }
 
 func newDrain(opt Options, tables Catalog) (*drain, error) {
@@ -142,9 +163,9 @@ func (d *drain) awaitRoot(ctx context.Context) error {
 }
 
 // awaitLock waits as a standby until no other drain holds the root. False: ctx ended first.
-func (d *drain) awaitLock(ctx context.Context) (io.Closer, bool) {
+func (d *drain) awaitLock(ctx context.Context) (*held, bool) {
 	for {
-		lock, err := d.opt.FS.Lock(filepath.Join(d.opt.WAL, segment.DrainLockName), d.opt.Holder)
+		lock, err := hold(d.opt.FS, d.opt.WAL, d.opt.Holder)
 		if err == nil {
 			d.born = wall(d.opt.Now()) // what appeared while another drain worked is not ours to vouch for
 			return lock, true

@@ -11,13 +11,19 @@ import (
 )
 
 // loop looks at every lane each Poll, and at those whose drain is woken at once, and starts a pass where none runs, until
-// ctx ends; then it waits for the passes. Commits in hand get Grace, after that their context ends too.
-func (d *drain) loop(ctx context.Context) {
+// ctx ends; then it waits for the passes. Commits in hand get Grace, after that their context ends too. With the lock lost it
+// calls end, and returns errLockLost.
+func (d *drain) loop(ctx context.Context, end func()) (lost error) {
 	work, done := graceful(ctx, d.opt.Grace)
 	defer done()
 	tick := time.NewTicker(d.opt.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
+		if err := d.held.check(); errors.Is(err, errLockLost) {
+			lost = err
+			end()
+			break
+		}
 		err := d.scan(ctx, work, anyLane)
 		d.publish(err)
 		for d.awaitWake(ctx, tick.C) {
@@ -25,6 +31,7 @@ func (d *drain) loop(ctx context.Context) {
 		}
 	}
 	d.passes.Wait()
+	return lost
 }
 
 // awaitWake waits until drain.wake is touched; false when ctx ended or tick came first.
@@ -155,10 +162,31 @@ func (d *drain) publish(scan error) {
 	d.opt.Behind(behind)
 	d.m.pendingAge.Record(ctx, age)
 	if lake := d.lakeTrouble(); lake != nil {
-		d.status.set("", errors.Join(scan, lake)) // the lanes' trouble is the same
+		d.status.set("lake: "+root(lake), errors.Join(scan, lake)) // the lanes' trouble is the same
 		return
 	}
-	d.status.set("", errors.Join(scan, summarize(failing, errs)))
+	err := errors.Join(scan, summarize(failing, errs))
+	if len(failing) > 0 {
+		first := slices.Min(failing)
+		d.status.set(first+": "+root(errs[first]), err)
+		return
+	}
+	d.status.set("", err)
+}
+
+// root is the text of the error that all began with. What is around it may have a name in it that is another each time, and
+// who is told of the same trouble again takes it for a new one.
+func root(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			next = several.Unwrap()[0]
+		}
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
 }
 
 // summarize makes one error of the lanes' errors: the first by name, and how many more there are.

@@ -30,7 +30,7 @@ type metrics struct {
 	readFailures, crcMismatch            counter
 	poisoned, stale, retired             counter
 	orphans, orphansDeleted, orphansBack counter
-	markFailures, gaps, cut              counter
+	markFailures, gaps, cut, lockLost    counter
 }
 
 // counter is one attribute set of an instrument, and remembers its sum for the report of Once.
@@ -130,6 +130,8 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 			"Segments of which a commit took no rows or not all, because it had reached its bound of day partitions; they follow in later ones."),
 		gaps: b.counter("siglake_compactor_sequence_gaps_total", "{gap}",
 			"Runs of sequence numbers of a writer that are gone without having been retired: lost or removed segments."),
+		lockLost: b.counter("siglake_compactor_locks_lost_total", "{lock}",
+			"Times that drain.lock was removed or replaced under the drain that held it."),
 		markFailures: b.counter("siglake_compactor_mark_failures_total", "{segment}",
 			"Segments whose rows are in the table but which could not be moved to committed/ at once."),
 	}

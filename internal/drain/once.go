@@ -3,10 +3,6 @@ package drain
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
-
-	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
 // Report is what one pass over a root did.
@@ -49,19 +45,13 @@ func once(ctx context.Context, opt Options, tables Catalog) (Report, error) {
 		return Report{}, err
 	}
 	d.once = true
-	if d.root, err = segment.Open(opt.FS, opt.WAL); err != nil {
-		return Report{}, fmt.Errorf("open write-ahead log: %w", err)
-	}
-	lock, err := opt.FS.Lock(filepath.Join(opt.WAL, segment.DrainLockName), opt.Holder)
+	root, lock, err := holdRoot(opt.FS, opt.WAL, opt.Holder)
 	if err != nil {
-		return Report{}, fmt.Errorf("lock the root: %w", err)
+		return Report{}, err
 	}
+	d.root, d.held, d.opt.FS = root, lock, lock
 	err = d.sweep(ctx)
-	report := d.report()
-	if closeErr := lock.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("unlock the root: %w", closeErr)
-	}
-	return report, err
+	return d.report(), errors.Join(err, lock.Close())
 }
 
 // sweep makes one pass in every lane and waits for it.

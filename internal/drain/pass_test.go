@@ -248,9 +248,7 @@ func TestRun_waits_for_the_gate(t *testing.T) {
 	w := onDisk(t)
 	w.opt.GateAge, w.opt.GateBytes = time.Hour, 1<<30
 	first := w.seal(spec{})
-	d, err := newDrain(w.options(), w.tables)
-	require.NoError(t, err)
-	d.root = w.root
+	d := w.drain()
 	l := newLane(d, w.lane("events"))
 	l.pass(t.Context(), t.Context())
 	require.NoError(t, l.view().err)
@@ -296,8 +294,7 @@ func TestDue_oldest_first(t *testing.T) {
 	a, b, c := w.seal(spec{}), w.seal(spec{}), w.seal(spec{})
 	w.age(w.lane("events").Path(segment.Sealed, c), time.Minute)
 	w.age(w.lane("events").Path(segment.Sealed, a), time.Second)
-	d, err := newDrain(w.options(), w.tables)
-	require.NoError(t, err)
+	d := w.drain()
 	l := newLane(d, w.lane("events"))
 	require.NoError(t, l.list())
 	require.Equal(t, []string{c, a, b}, fileNames(l.due()))
@@ -315,9 +312,8 @@ func TestMemory_bytes_in_flight_are_bounded_R50(t *testing.T) {
 	}
 	size := int64(len(encode(t, spec{rows: 100, at: now})))
 	w.opt.MaxBytesInFlight = 4 * size
-	d, err := newDrain(w.options(), w.tables)
-	require.NoError(t, err)
-	d.root, d.once = w.root, true
+	d := w.drain()
+	d.once = true
 	var inFlight, peak atomic.Int64
 	for i := range lanes {
 		table := w.tables.get(fmt.Sprint("lane", i))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -98,10 +97,11 @@ func RepairCatalog(ctx context.Context, opt RepairOptions) (out []*TableRepair, 
 		return nil, fmt.Errorf("open write-ahead log: %w", err)
 	}
 	if opt.Apply {
-		lock, err := opt.FS.Lock(filepath.Join(opt.WAL, segment.DrainLockName), opt.Holder)
-		if err != nil {
-			return nil, fmt.Errorf("lock the root: %w", err)
+		var lock *held
+		if root, lock, err = holdRoot(opt.FS, opt.WAL, opt.Holder); err != nil {
+			return nil, err
 		}
+		opt.FS = lock
 		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
 	r := &repair{RepairOptions: opt, tables: map[string]*tableWork{}}

@@ -14,11 +14,21 @@ import (
 // laneOf returns a drain whose passes the test makes itself, and its lane.
 func (w *world) laneOf(index string) (*drain, *lane) {
 	w.t.Helper()
+	d := w.drain()
+	d.born = d.born.Add(-time.Second) // names have milliseconds only
+	return d, newLane(d, w.lane(index))
+}
+
+// drain is one that knows its lock, as a life has it. It is not held: a test may have several lives.
+func (w *world) drain() *drain {
+	w.t.Helper()
 	d, err := newDrain(w.options(), w.tables)
 	require.NoError(w.t, err)
 	d.root = w.root
-	d.born = d.born.Add(-time.Second) // names have milliseconds only
-	return d, newLane(d, w.lane(index))
+	d.held, err = hold(w.fs, w.dir, "test")
+	require.NoError(w.t, err)
+	require.NoError(w.t, d.held.Close())
+	return d
 }
 
 // atOnce ends all waits.

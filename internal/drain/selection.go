@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -46,15 +44,16 @@ func (p aside) path() string { return p.lane.Path(p.state, p.entry.Name) }
 //
 //	errors  *vfs.LockedError while a drain runs; segment.ErrNotRoot; trouble with the directory
 func (c Selection) open() (found []aside, done func() error, err error) {
-	root, err := segment.Open(c.FS, c.WAL)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open write-ahead log: %w", err)
-	}
+	var root *segment.Root
 	done = func() error { return nil }
-	if !c.DryRun {
-		var lock io.Closer
-		if lock, err = c.FS.Lock(filepath.Join(c.WAL, segment.DrainLockName), c.Holder); err != nil {
-			return nil, nil, fmt.Errorf("lock the root: %w", err)
+	if c.DryRun {
+		if root, err = segment.Open(c.FS, c.WAL); err != nil {
+			return nil, nil, fmt.Errorf("open write-ahead log: %w", err)
+		}
+	} else {
+		var lock *held
+		if root, lock, err = holdRoot(c.FS, c.WAL, c.Holder); err != nil {
+			return nil, nil, err
 		}
 		done = lock.Close
 	}

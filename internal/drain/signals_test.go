@@ -33,6 +33,9 @@ func (w *world) gauges() func(name string) int64 {
 		require.NoError(w.t, reader.Collect(context.Background(), &rm))
 		for _, scope := range rm.ScopeMetrics {
 			for _, m := range scope.Metrics {
+				if c, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+					return c.DataPoints[0].Value
+				}
 				if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name {
 					require.Len(w.t, g.DataPoints, 1)
 					return g.DataPoints[0].Value

@@ -62,9 +62,8 @@ func TestOnce_orphans_R1_R30(t *testing.T) {
 
 func (w *world) onceWithDrain() (*drain, Report) {
 	w.t.Helper()
-	d, err := newDrain(w.options(), w.tables)
-	require.NoError(w.t, err)
-	d.root, d.once = w.root, true
+	d := w.drain()
+	d.once = true
 	require.NoError(w.t, d.sweep(w.t.Context()))
 	return d, d.report()
 }
