@@ -33,10 +33,15 @@ func runLake(ctx context.Context, bin string, s settings) error {
 	}
 	fmt.Printf("%s, %d cores, %s × log records of about 500 bytes, OTLP/gRPC, %s, for %s; shipped configuration, maintenance %s; client on the same cores\n\n",
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), sh, pace, s.duration, s.maintenance)
+	overlay := []string{fmt.Sprintf("extensions: {lakecompactor: {maintenance: %q}}", s.maintenance)}
+	if s.overlay != "" {
+		overlay = append(overlay, s.overlay)
+		fmt.Printf("over it: %s\n\n", s.overlay)
+	}
 	fmt.Println("| s | acked/s | committed/s | refused | backlog rows | lag s | ack p50 / p99 / max ms | longest gap ms | freshness p50 / p99 s | RSS MiB | CPU s | log MiB | warehouse MiB |")
 	fmt.Println("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 	r, err := measure.Lake(ctx, measure.LakeOptions{
-		Bin: bin, Config: config, Overlay: []string{fmt.Sprintf("extensions: {lakecompactor: {maintenance: %q}}", s.maintenance)},
+		Bin: bin, Config: config, Overlay: overlay,
 		Connections: sh.connections, Batch: sh.batch, Rate: s.rate, Duration: s.duration, Every: lakeEvery, Report: showPoint,
 	})
 	if err != nil {

@@ -41,6 +41,7 @@ type settings struct {
 	lake     bool
 
 	maintenance string // of the compactor, with -lake
+	overlay     string // configuration over the shipped one, with -lake
 }
 
 type shape struct{ connections, batch int }
@@ -58,6 +59,7 @@ func parse() (s settings, err error) {
 	flag.BoolVar(&s.mirror, "mirror", false, "what the mirror costs, and what it bears: against a store that discards and against an S3 server")
 	flag.BoolVar(&s.lake, "lake", false, "the way to the table: one load of the shipped configuration, and the drain after it")
 	flag.StringVar(&s.maintenance, "maintenance", "auto", "with -lake: maintenance of the tables, auto or off")
+	flag.StringVar(&s.overlay, "overlay", "", "with -lake: YAML over the shipped configuration, such as extensions: {lakecompactor: {snapshots: {retain_last: 10, interval: 5s}}}")
 	flag.Parse()
 	if s.lake && s.mirror {
 		return s, errors.New("-lake and -mirror measure different things: leave one out")
