@@ -26,8 +26,12 @@ type dictionary struct {
 	used    []uint32 // by entry: the write that used it last
 	write   uint32
 	raw     int64 // bytes of the values written as indices since a page was ended: arrow-go does not count them
-	off     bool  // the column has no dictionary, or no longer
+	off     bool  // the column has no dictionary, or no longer, or has too many new values for it to be of use
 }
+
+// manyNew is the part of the values of a write, 1 of so many, that are new where looking up is in vain: some value of each
+// write will be, as where an attribute is an id. What a column of few values has was in its first write.
+const manyNew = 16
 
 func newDictionary() *dictionary { return &dictionary{index: map[string]int32{}} }
 
@@ -99,6 +103,7 @@ func (d *dictionary) learn(w *file.ByteArrayColumnChunkWriter, values []parquet.
 	if d.off {
 		return
 	}
+	before := len(d.values)
 	for _, v := range values {
 		if slot := d.recent[sign(v)]; slot > 0 && string(d.values[slot-1]) == string(v) {
 			continue
@@ -109,6 +114,9 @@ func (d *dictionary) learn(w *file.ByteArrayColumnChunkWriter, values []parquet.
 			d.values = append(d.values, own)
 			d.used = append(d.used, 0)
 		}
+	}
+	if before > 0 && (len(d.values)-before)*manyNew > len(values) {
+		*d = dictionary{off: true}
 	}
 	d.inStep(w)
 }

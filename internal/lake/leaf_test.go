@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -330,4 +331,44 @@ func TestDictionary_is_given_up_when_it_grows(t *testing.T) {
 	require.Equal(t, dictionary{off: true}, *f.group.dicts[0])
 	_, _, err = f.close()
 	require.NoError(t, err)
+}
+
+// Where some value of each write is new, nothing is looked up any more: the file has its dictionary all the same.
+func TestDictionary_is_given_up_where_ids_come(t *testing.T) {
+	t.Parallel()
+	sc := arrow.NewSchema([]arrow.Field{{Name: "values", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
+	m := &memIO{}
+	f, err := createParquet(m, "x", newParquetColumns(sc), 0)
+	require.NoError(t, err)
+	id := 0
+	write := func(ids, of int) *dictionary {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
+		defer b.Release()
+		text := b.Field(0).(*array.StringBuilder)
+		for i := range of {
+			if i < ids {
+				id++
+				text.Append(strconv.Itoa(id))
+			} else {
+				text.Append("GET")
+			}
+		}
+		text.AppendNull()
+		rec := b.NewRecordBatch()
+		defer rec.Release()
+		require.NoError(t, f.write(rec, 1<<30))
+		return f.group.dicts[0]
+	}
+	require.Len(t, write(100, 1600).values, 101, "in its first write all is new")
+	require.Len(t, write(100, 1600).values, 201, "a sixteenth is not many")
+	require.Len(t, write(0, 1600).indices, 1600)
+	require.Equal(t, dictionary{off: true}, *write(101, 1600))
+	require.Equal(t, dictionary{off: true}, *write(0, 1600))
+	meta, _, err := f.close()
+	require.NoError(t, err)
+	chunk, err := meta.RowGroup(0).ColumnChunk(0)
+	require.NoError(t, err)
+	require.True(t, chunk.HasDictionaryPage())
+	require.EqualValues(t, 5*1601, meta.NumRows)
+	readBack(t, m)
 }
