@@ -27,6 +27,7 @@ type simBug struct {
 	store     func(simStore) objstore.Store
 	catalog   func(simCatalog) drain.Catalog
 	committed func(simCatalog) committedRows // what the retention of the mirror asks
+	needs     func(simPlan) bool             // seeds without this cannot show it; nil: all can
 	breaks    string                         // id of a promise
 }
 
@@ -43,12 +44,15 @@ var simBugs = map[string]simBug{
 	"commit without compare-and-swap":   {catalog: tables(func(t simTable) drain.Table { return blind(t) }), breaks: "LAKE-1"},
 	"unpin before the upload":           {store: func(s simStore) objstore.Store { return &promising{simStore: s} }, breaks: "MIR-1"},
 	"retention of what is in no table":  {committed: func(simCatalog) committedRows { return allCommitted }, breaks: "RET-1"},
-	"a standby that does not wait":      {drainFS: func(disk vfs.FS) vfs.FS { return lockless{disk} }, breaks: "ACK-1"},
+	"a standby that does not wait":      {drainFS: func(disk vfs.FS) vfs.FS { return lockless{disk} }, needs: hasStandby, breaks: "ACK-1"},
 	"head not looked at":                {drainFS: func(disk vfs.FS) vfs.FS { return headless{disk} }, breaks: "ACK-1"},
-	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), breaks: "ACK-2"},
-	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, breaks: "LOUD-1"},
+	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), needs: hasRot, breaks: "ACK-2"},
+	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, needs: hasRot, breaks: "LOUD-1"},
 	"a refused deletion taken for done": {store: func(s simStore) objstore.Store { return keeping{s} }, breaks: "BND-1"},
 }
+
+func hasStandby(p simPlan) bool { return p.standby }
+func hasRot(p simPlan) bool     { return len(p.rots) > 0 }
 
 func (b simBug) storeOf(s simStore) objstore.Store {
 	if b.store == nil {

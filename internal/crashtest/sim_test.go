@@ -172,6 +172,9 @@ func TestSimulation_planted(t *testing.T) {
 			t.Parallel()
 			bug := simBugs[name]
 			for seed := uint64(1); seed <= boundedSeeds; seed++ {
+				if bug.needs != nil && !bug.needs(planOf(seed)) {
+					continue
+				}
 				w := simulateSeed(t, planOf(seed), bug, lastOperations)
 				if found := w.wrong.of(bug.breaks); len(found) > 0 {
 					t.Logf("seed %d: %s", seed, found[0])
