@@ -110,31 +110,31 @@ func (d *manifestIO) Create(name string) (iceio.FileWriter, error) {
 	return d.syncIO.Create(name)
 }
 
-// bytes returns how many were read and written, and the largest manifest that was read, and begins anew.
-func (d *manifestIO) bytes(t *testing.T) (read, written, largest int64) {
-	t.Helper()
+// take returns the names and begins anew.
+func (d *manifestIO) take() (read, written []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	sum := func(names []string) (all, most int64) {
-		for _, name := range names {
-			local, err := localPath(name)
-			require.NoError(t, err)
-			info, err := os.Stat(local)
-			require.NoError(t, err)
-			all, most = all+info.Size(), max(most, info.Size())
-		}
-		return all, most
-	}
-	read, largest = sum(d.read)
-	written, _ = sum(d.written)
+	read, written = d.read, d.written
 	d.read, d.written = nil, nil
-	return read, written, largest
+	return read, written
 }
 
-// A commit reads and writes few manifests, all of them small: one that is full is not read again, whatever comes beside it.
-func TestCommit_leaves_full_manifests_alone(t *testing.T) {
-	t.Parallel()
-	const target, commits = 40 << 10, 140
+// bytesOf is the size of all files together, and of the largest.
+func bytesOf(t *testing.T, names []string) (all, largest int64) {
+	t.Helper()
+	for _, name := range names {
+		local, err := localPath(name)
+		require.NoError(t, err)
+		info, err := os.Stat(local)
+		require.NoError(t, err)
+		all, largest = all+info.Size(), max(largest, info.Size())
+	}
+	return all, largest
+}
+
+// manifestSpy is a lake whose manifests are watched.
+func manifestSpy(t *testing.T) (*Lake, *manifestIO) {
+	t.Helper()
 	disk := &manifestIO{syncIO: newSyncIO(osDisk{})}
 	scheme := fmt.Sprintf("spy%d", spies.Add(1))
 	var noting atomic.Bool
@@ -147,6 +147,14 @@ func TestCommit_leaves_full_manifests_alone(t *testing.T) {
 	t.Cleanup(func() { iceio.Unregister(scheme) })
 	l := lakeAt(t, t.TempDir(), hooks{scheme: scheme})
 	noting.Store(true)
+	return l, disk
+}
+
+// A commit reads and writes few manifests, all of them small: one that is full is not read again, whatever comes beside it.
+func TestCommit_leaves_full_manifests_alone(t *testing.T) {
+	t.Parallel()
+	const target, commits = 40 << 10, 140
+	l, disk := manifestSpy(t)
 	tbl := events(t, l)
 	setProperty(t, l, "events", table.ManifestMinMergeCountKey, "4")
 	setProperty(t, l, "events", table.ManifestTargetSizeBytesKey, fmt.Sprint(target))
@@ -156,7 +164,9 @@ func TestCommit_leaves_full_manifests_alone(t *testing.T) {
 		segs = append(segs, newSegment(t, uint64(i), 1))
 		_, err := tbl.Commit(t.Context(), segs[i:])
 		require.NoError(t, err)
-		read, written, largest := disk.bytes(t)
+		opened, created := disk.take()
+		read, largest := bytesOf(t, opened)
+		written, _ := bytesOf(t, created)
 		require.LessOrEqual(t, read, int64(target))
 		require.LessOrEqual(t, written, int64(target))
 		require.LessOrEqual(t, largest, int64(target/2), "commit %d read a full manifest", i)

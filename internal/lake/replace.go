@@ -120,12 +120,19 @@ func (t *Table) offer(ctx context.Context, m *merged) (done bool, err error) {
 
 // stageReplace makes the transaction, pinned to the loaded state, if the files to be replaced are still there. Columns that
 // were added since are in none of them: a file is read by the field ids in it.
+//
+// iceberg-go reads every manifest twice for it: for the files to be replaced, without all of which it stages nothing, and to
+// write what is left. What came of it, files and rows in all, is told by the manifest lists, which alone are read here.
 func (t *Table) stageReplace(ctx context.Context, st state, m *merged) (*table.Transaction, error) {
 	if err := checkClock(t.Name(), st.tbl.Metadata()); err != nil {
 		return nil, err
 	}
-	if err := t.lake.allLive(st, m); err != nil {
+	before, err := t.lake.contentOf(st.tbl)
+	if err != nil {
 		return nil, err
+	}
+	if before.deletes > 0 {
+		return nil, fmt.Errorf("%w: it deleted rows", errOvertaken)
 	}
 	quiet := table.New(st.tbl.Identifier(), st.tbl.Metadata(), st.tbl.MetadataLocation(), st.tbl.FS, quietCatalog{t.lake.cat})
 	tx, err := quiet.NewTransactionOnBranchWithError(table.MainBranch)
@@ -139,10 +146,59 @@ func (t *Table) stageReplace(ctx context.Context, st state, m *merged) (*table.T
 	for _, f := range m.from {
 		rewrite.DeleteFile(f.df)
 	}
-	if err := rewrite.AddDataFile(m.file).Commit(ctx); err != nil {
+	if err := rewrite.AddDataFile(m.file).Commit(ctx); err != nil { // not without all of m.from
+		err = fmt.Errorf("stage the replacement of %d files: %w", len(m.from), err)
+		return nil, errors.Join(t.lake.allLive(st, m), err)
+	}
+	staged, err := tx.StagedTable()
+	if err != nil {
 		return nil, fmt.Errorf("stage the replacement of %d files: %w", len(m.from), err)
 	}
+	after, err := t.lake.contentOf(staged.Table)
+	if err != nil {
+		return nil, err
+	}
+	if want := before.without(m); after != want {
+		return nil, fmt.Errorf("%w: the table would have %+v, not %+v", errNotConserved, after, want)
+	}
 	return tx, nil
+}
+
+// content is what the list of a snapshot's manifests says that the table consists of.
+type content struct{ files, rows, deletes int64 }
+
+// contentOf reads the list of the current snapshot, and no manifest of it.
+func (l *Lake) contentOf(tbl *table.Table) (content, error) {
+	snap := tbl.CurrentSnapshot()
+	if snap == nil {
+		return content{}, nil
+	}
+	manifests, err := snap.Manifests(l.io)
+	if err != nil {
+		return content{}, fmt.Errorf("read the manifest list of snapshot %d: %w", snap.SnapshotID, err)
+	}
+	var out content
+	for _, m := range manifests {
+		files, rows := sumOfManifests(m)
+		switch {
+		case files < 0:
+			return content{}, fmt.Errorf("the manifest list of snapshot %d does not say what is in %s", snap.SnapshotID, m.FilePath())
+		case m.ManifestContent() != iceberg.ManifestContentData:
+			out.deletes += files
+		default:
+			out.files, out.rows = out.files+files, out.rows+rows
+		}
+	}
+	return out, nil
+}
+
+// without is the content once the merged file is in the place of those it is made of.
+func (c content) without(m *merged) content {
+	c.files, c.rows = c.files+1, c.rows+m.file.Count()
+	for _, f := range m.from {
+		c.files, c.rows = c.files-1, c.rows-f.df.Count()
+	}
+	return c
 }
 
 // allLive returns errOvertaken unless all files that were merged are part of the table, and no row of it is deleted.
