@@ -71,10 +71,13 @@ func (d *doctor) checkLake(ctx context.Context) {
 		return
 	}
 	var l *lake.Lake
-	none := false
+	none, lost := false, false
 	reached := d.try(ctx, catalogReach, func(ctx context.Context) verdict {
 		opened, err := d.openLake(ctx, true)
 		if none = errors.Is(err, lake.ErrNoCatalog); none {
+			if lost = d.lostCatalog(); lost {
+				return verdict{unknown, err.Error(), "run " + d.next("catalog-repair")}
+			}
 			return verdict{unknown, err.Error(), "if it is the right place, start the collector once"}
 		}
 		if ctx.Err() != nil && err == nil {
@@ -84,6 +87,14 @@ func (d *doctor) checkLake(ctx context.Context) {
 		return ok(err, "the catalog answers")
 	})
 	d.checkPlaces(ctx, opt)
+	if lost {
+		d.report(catalogAge, verdict{
+			warned, "there is no catalog, and rows were committed to one from this log",
+			"before a collector starts, which makes an empty one, run " + d.next("catalog-repair"),
+		})
+		d.skip("there is no catalog to ask", append([]check{catalogTables, catalogClock}, lakeTries()...)...)
+		return
+	}
 	if d.silent || !reached || none {
 		d.skip("there is no catalog to ask", append([]check{catalogTables, catalogAge, catalogClock}, lakeTries()...)...)
 		return

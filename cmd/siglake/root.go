@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/siglakecol/siglakecol/internal/drain"
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
@@ -219,7 +220,29 @@ func (a *app) openLake(ctx context.Context, readOnly bool) (*lake.Lake, error) {
 	}
 	l, err := lake.Open(ctx, opt)
 	if errors.Is(err, lake.ErrNoCatalog) {
-		return nil, fmt.Errorf("%w (--data or --catalog)", err)
+		return nil, a.noCatalog(err)
 	}
 	return l, err
+}
+
+// noCatalog adds to an error about a catalog that is not there how one comes about.
+func (a *app) noCatalog(err error) error {
+	switch {
+	case errors.Is(err, lake.ErrNoHome): // it says that itself
+		return fmt.Errorf("%w (--data or --catalog)", err)
+	case a.lostCatalog():
+		return fmt.Errorf("%w, and rows were committed to one from this log: %s shows what it can bring back; a collector that starts before makes an empty one. "+
+			"Or name the right place (--data or --catalog)", err, a.next("catalog-repair"))
+	}
+	return fmt.Errorf("%w: start the collector once to make it, or name the right place (--data or --catalog)", err)
+}
+
+// lostCatalog tells of a place without a catalog whether there was one: rows were committed from the log.
+func (a *app) lostCatalog() bool {
+	root, err := a.openRoot()
+	if err != nil {
+		return false
+	}
+	had, err := drain.Committing(root)
+	return err == nil && had
 }

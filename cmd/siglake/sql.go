@@ -151,6 +151,7 @@ func (r *runner) run(ctx context.Context, query string) error {
 			}
 			return used.write(r.stats, d, time.Since(began))
 		}
+		err = d.told(err, r.view.a.fs)
 		if out.n > 0 || !fileVanished(err) {
 			return errors.Join(r.explain(ctx, err), out.w.Flush())
 		}

@@ -69,13 +69,14 @@ func (a *app) openView(ctx context.Context, opt sqlOptions) (_ *view, err error)
 	return v, v.refresh()
 }
 
-// open opens the catalog unless it is open. With the log to read, none is no error: it may come any moment.
+// open opens the catalog unless it is open. With the log to read, none is no error: it may come any moment. One that is lost is: most
+// rows are in its tables.
 func (v *view) open(ctx context.Context) (*lake.Lake, error) {
 	if v.lake != nil {
 		return v.lake, nil
 	}
 	l, err := v.a.openLake(ctx, true)
-	if v.wal != nil && errors.Is(err, lake.ErrNoCatalog) {
+	if v.wal != nil && errors.Is(err, lake.ErrNoCatalog) && !v.a.lostCatalog() {
 		return nil, nil
 	}
 	v.lake = l

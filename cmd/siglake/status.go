@@ -55,6 +55,9 @@ type laneStatus struct {
 	Gaps      []segment.Gap `json:"gaps,omitempty"`
 	GapsError string        `json:"gaps_error,omitempty"` // why they are not known
 
+	// RecordErrors say why nothing of the lane is committed: its owner or head cannot be read.
+	RecordErrors []string `json:"record_errors,omitempty"`
+
 	Strangers []string `json:"strangers,omitempty"`
 }
 
@@ -163,7 +166,8 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		}
 		rep.TablesError = err.Error()
 	}
-	rep.Next = append(a.adviseRepair(back), a.advise(&rep)...)
+	rep.Next = append(a.adviseRepair(back), a.adviseTables(err, rep.WAL.Lanes)...)
+	rep.Next = append(rep.Next, a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)
 	}
@@ -242,6 +246,13 @@ func (a *app) laneStatus(ctx context.Context, lane segment.Lane, budget *int) (l
 		age := max(0, int64(a.now().Sub(oldest)/time.Second))
 		out.OldestSeconds = &age
 	}
+	_, ownerErr := lane.Owner()
+	_, _, headErr := lane.Head()
+	for _, err := range []error{ownerErr, headErr} {
+		if err != nil {
+			out.RecordErrors = append(out.RecordErrors, err.Error())
+		}
+	}
 	gaps, err := lane.Gaps()
 	out.Gaps = gaps
 	if err != nil {
@@ -279,7 +290,7 @@ func (a *app) tableStatus(ctx context.Context, also func(*lake.Lake) error) (out
 	for _, t := range infos {
 		out = append(out, newTableStatus(t))
 	}
-	return out, errors.Join(err, also(l))
+	return out, drain.Joined(err, also(l))
 }
 
 // adviseRepair tells of tables that do not show what was committed to them.
@@ -313,6 +324,9 @@ func (a *app) advise(rep *statusReport) []advice {
 	}
 	for i := range rep.WAL.Lanes {
 		l := &rep.WAL.Lanes[i]
+		for _, why := range l.RecordErrors {
+			add("", "nothing of %s is committed, its rows wait in the log: %s", l.key(), why)
+		}
 		if l.Poison > 0 {
 			add(a.next("wal-requeue", "--all", "--dry-run", "--lane", l.key()),
 				"%s of %s set aside as unreadable; %s rows are in no table", plural(l.Poison, "segment", "segments"), l.key(), agree(l.Poison, "its", "their"))

@@ -2,8 +2,8 @@ package drain
 
 import "errors"
 
-// joined is errors.Join that says each thing once: what ails a table, each of its segments meets.
-func joined(errs ...error) error {
+// Joined is errors.Join that says each thing once: what ails a table, each of its segments meets.
+func Joined(errs ...error) error {
 	told := map[string]bool{}
 	var out []error
 	for _, err := range apart(errs) {

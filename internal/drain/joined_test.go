@@ -16,10 +16,10 @@ import (
 
 func TestJoined_says_each_thing_once(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, joined(nil, errors.Join()))
+	require.NoError(t, Joined(nil, errors.Join()))
 	a := func() error { return fmt.Errorf("open table: %w", io.ErrUnexpectedEOF) }
 	both := fmt.Errorf("%w: %w", io.EOF, io.ErrNoProgress)
-	err := joined(errors.Join(a(), errors.Join(a(), both)), nil, a(), both)
+	err := Joined(errors.Join(a(), errors.Join(a(), both)), nil, a(), both)
 	require.EqualError(t, err, a().Error()+"\n"+both.Error())
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.ErrorIs(t, err, io.ErrNoProgress)

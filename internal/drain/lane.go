@@ -140,7 +140,7 @@ func (l *lane) pass(ctx, work context.Context) {
 	if l.draining.tries == 0 && !l.anyFailed() {
 		l.draining.err = nil // until then what failed waits for its turn, and is in trouble
 	}
-	err := joined(l.preparing.err, l.auditing.err, l.disposing.err, l.draining.err, l.retiring.err)
+	err := Joined(l.preparing.err, l.auditing.err, l.disposing.err, l.draining.err, l.retiring.err)
 	l.publish(func(v *laneView) { v.err = err })
 }
 
@@ -148,7 +148,7 @@ func (l *lane) try(ctx context.Context, s *step, do func() error) {
 	if ctx.Err() != nil || l.d.since() < s.after && !l.d.once {
 		return
 	}
-	err := joined(do())
+	err := Joined(do())
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return // told to stop
 	}

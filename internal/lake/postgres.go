@@ -117,7 +117,7 @@ func openPostgres(ctx context.Context, cfg *pgx.ConnConfig, place string, readOn
 		return opened{}, err
 	}
 	if readOnly && !there {
-		return opened{}, fmt.Errorf("%w in database %s: it holds no Iceberg tables; start the collector once, or name the right database", ErrNoCatalog, cfg.Database)
+		return opened{}, fmt.Errorf("%w in database %s, which holds no Iceberg tables", ErrNoCatalog, cfg.Database)
 	}
 	cat, err := pgCatalog(ctx, db, place, !there)
 	if err != nil {

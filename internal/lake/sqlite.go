@@ -124,7 +124,7 @@ func checkCatalogPath(opt Options, path string) error {
 		return fmt.Errorf("catalog: %q: %w", opt.Catalog, err)
 	}
 	if !there {
-		return fmt.Errorf("%w at %s: start the collector once to make it, or name the directory its data is in", ErrNoCatalog, path)
+		return fmt.Errorf("%w at %s", ErrNoCatalog, path)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func checkInitialised(ctx context.Context, db *sql.DB, path string) error {
 		return err
 	}
 	if n == 0 {
-		return fmt.Errorf("%w in %s: the file holds no Iceberg tables; start the collector once, or name the right file", ErrNoCatalog, path)
+		return fmt.Errorf("%w in %s, which holds no Iceberg tables", ErrNoCatalog, path)
 	}
 	return nil
 }
