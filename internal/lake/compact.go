@@ -35,6 +35,8 @@ const perVisit = 8
 //	memory   a chunk of rows of each file that is open at a time, and a row group
 //	files    those that were replaced stay: snapshots name them. Those of a merge that was never sent are removed; what
 //	         a crash or an unknown outcome leaves is for garbage collection
+//	damage   a file that cannot be read is named, left out for a minute and longer each time, and tried again; the others go
+//	         on. Any other trouble ends a table's turn until the next round
 //	safe     beside Commit and Maintain, and in several processes: pinned to the loaded head
 //	ctx      ends it; a commit that was sent is awaited
 func (l *Lake) Compact(ctx context.Context, c Compaction) {
@@ -56,8 +58,8 @@ type compacted struct {
 	idle  int    // rounds since
 	due   int    // merges that wait
 	alone int    // files that are not ours to merge
-	// avoid are files that could not be merged, and why.
-	avoid map[string]error
+	// avoid are files that could not be merged, by path; of those that the table still has.
+	avoid map[string]avoided
 }
 
 // round looks at every table once.
@@ -67,7 +69,7 @@ func (k *compactor) round(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	due, alone := 0, 0
+	due, alone, failing := 0, 0, 0
 	here := make(map[string]struct{}, len(names))
 	for _, id := range names {
 		if ctx.Err() != nil {
@@ -79,10 +81,12 @@ func (k *compactor) round(ctx context.Context) error {
 		if e == nil {
 			t, err := k.lake.ofSignal(ctx, id)
 			if err != nil {
-				errs = append(errs, ignoreDropped(err))
+				if err = ignoreDropped(err); err != nil {
+					errs, failing = append(errs, err), failing+1
+				}
 				continue
 			}
-			e = &compacted{table: t, avoid: map[string]error{}}
+			e = &compacted{table: t, avoid: map[string]avoided{}}
 			k.tables[name] = e
 		}
 		err := k.visit(ctx, e)
@@ -93,6 +97,9 @@ func (k *compactor) round(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("compact %s: %w", name, err))
 		}
+		if err != nil || e.waits(k.lake.now()) {
+			failing++
+		}
 		due, alone = due+e.due, alone+e.alone
 	}
 	for name := range k.tables {
@@ -101,7 +108,7 @@ func (k *compactor) round(ctx context.Context) error {
 		}
 	}
 	err = errors.Join(errs...)
-	k.lake.metrics.compaction.round(ctx, due, alone, len(errs))
+	k.lake.metrics.compaction.round(ctx, due, alone, failing)
 	return err
 }
 
@@ -135,6 +142,9 @@ func (k *compactor) visit(ctx context.Context, e *compacted) error {
 			return nil
 		}
 		if err := e.table.merge(ctx, tg, merges[0], k.rest); err != nil {
+			if k.setAside(ctx, e, err) {
+				continue
+			}
 			return k.blame(e, merges[0], err)
 		}
 		e.due--
@@ -142,24 +152,42 @@ func (k *compactor) visit(ctx context.Context, e *compacted) error {
 	return nil
 }
 
-// blame decides what an error of a merge is about. What the next round would do better with is no trouble; files that
-// another round would fail with again are left alone from now on.
+// setAside tells whether a merge failed for one of the files that it was to be made of, which is left out from now on: the
+// others are merged without it. One that could not be read is tried again later; one that is not like ours is not.
+func (k *compactor) setAside(ctx context.Context, e *compacted, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, errNotConserved) {
+		return false
+	}
+	if bad, ok := errors.AsType[*foreignFileError](err); ok {
+		e.avoid[bad.path] = avoided{}
+		k.lake.log.Warn("A data file is left as it is, because it is not like one of ours",
+			zap.String("table", e.table.Name()), zap.String("file", bad.path), zap.Error(bad.err))
+		return true
+	}
+	bad, ok := errors.AsType[*unreadError](err)
+	if !ok {
+		return false
+	}
+	a := e.avoid[bad.path]
+	wait := a.again(k.lake.now())
+	e.avoid[bad.path] = a
+	k.lake.log.Warn("A data file cannot be read: others are merged without it, and it is tried again; restore it if it is damaged",
+		zap.String("table", e.table.Name()), zap.String("file", bad.path), zap.Duration("after", wait), zap.Error(bad.err))
+	return true
+}
+
+// blame decides what any other error of a merge is about. What the next round would do better with is no trouble; files
+// that another round would fail with again are left alone from now on.
 func (k *compactor) blame(e *compacted, files []mergeFile, err error) error {
-	var bad *foreignFileError
 	switch {
 	case errors.Is(err, errOvertaken), errors.Is(err, errBusy):
 		return nil
 	case errors.Is(err, errNotConserved):
 		for _, f := range files {
-			e.avoid[f.df.FilePath()] = err
+			e.avoid[f.df.FilePath()] = avoided{}
 		}
 		k.lake.log.Error("A merge of data files was thrown away; the files it was made of stay as they are",
 			zap.String("table", e.table.Name()), zap.Int("files", len(files)), zap.String("first", files[0].df.FilePath()), zap.Error(err))
-	case errors.As(err, &bad):
-		e.avoid[bad.path] = bad.err
-		k.lake.log.Warn("A data file is left as it is, because it is not like one of ours",
-			zap.String("table", e.table.Name()), zap.String("file", bad.path), zap.Error(bad.err))
-		return nil
 	}
 	return err
 }

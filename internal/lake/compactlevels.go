@@ -32,12 +32,14 @@ type mergeFile struct {
 func levelOf(rows int64) int { return (bits.Len64(uint64(max(rows, 1))) - 1) / 3 }
 
 // mergeable are the files of a snapshot that may be merged, and how many others it has: of other engines, other
-// partition specs or another order. A snapshot with delete files has none: their rows are counted by position.
-func (l *Lake) mergeable(snap *table.Snapshot, tg target, avoid map[string]error) (out []mergeFile, alone int, err error) {
+// partition specs or another order, or those to avoid. A snapshot with delete files has none: their rows are counted by
+// position. What the snapshot does not have is forgotten in avoid.
+func (l *Lake) mergeable(snap *table.Snapshot, tg target, avoid map[string]avoided) (out []mergeFile, alone int, err error) {
 	if snap == nil {
 		return nil, 0, nil
 	}
 	deletes := false
+	live := map[string]bool{} // of those to avoid
 	for df, err := range l.liveFiles(snap) {
 		if err != nil {
 			return nil, 0, err
@@ -47,7 +49,11 @@ func (l *Lake) mergeable(snap *table.Snapshot, tg target, avoid map[string]error
 			continue
 		}
 		f, ok := tg.ours(df)
-		if _, bad := avoid[df.FilePath()]; !ok || bad {
+		a, bad := avoid[df.FilePath()]
+		if bad {
+			live[df.FilePath()] = true
+		}
+		if !ok || bad && a.still(l.now()) {
 			alone++
 			continue
 		}
@@ -56,6 +62,7 @@ func (l *Lake) mergeable(snap *table.Snapshot, tg target, avoid map[string]error
 		}
 		out = append(out, f)
 	}
+	maps.DeleteFunc(avoid, func(path string, _ avoided) bool { return !live[path] })
 	if deletes {
 		return nil, alone + len(out), nil
 	}

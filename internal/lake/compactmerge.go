@@ -72,14 +72,14 @@ func (m *merger) next() (arrow.RecordBatch, error) {
 		s := m.sources[0]
 		if s.pf == nil {
 			if err := s.open(m.ctx); err != nil {
-				return nil, err
+				return nil, &unreadError{s.f.df.FilePath(), err}
 			}
 		} else {
 			c.add(s)
 			if s.next++; s.next == len(s.us) {
 				delete(c.open, s)
 				if err := s.advance(); err != nil {
-					return nil, err
+					return nil, &unreadError{s.f.df.FilePath(), err}
 				}
 			}
 		}

@@ -47,8 +47,9 @@ func newCompactionMetrics(m metric.Meter) (out compactionMetrics, err error) {
 	counter(&out.rows, "siglake_compactor_compaction_rows_total", "{row}", "Rows written again by merges.")
 	gauge(&out.due, "siglake_compactor_compaction_due", "{merge}", "Merges that waited at the end of the last round of compaction.")
 	gauge(&out.alone, "siglake_compactor_compaction_foreign_files", "{file}",
-		"Data files of our tables that compaction leaves alone: of another engine, another order, another partition spec.")
-	gauge(&out.troubled, "siglake_compactor_compaction_failing", "{table}", "Tables whose compaction went wrong in its last round.")
+		"Data files of our tables that compaction leaves alone: of another engine, another order, another partition spec; "+
+			"for a while those that could not be read.")
+	gauge(&out.troubled, "siglake_compactor_compaction_failing", "{table}", "Tables whose compaction went wrong in its last round, or that have a data file which could not be read.")
 	if err == nil {
 		out.took, err = m.Float64Histogram("siglake_compactor_compaction_duration_seconds", metric.WithUnit("s"),
 			metric.WithExplicitBucketBoundaries(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),

@@ -88,7 +88,7 @@ func (l *Lake) writeMerged(ctx context.Context, tg target, files []mergeFile, re
 	for _, f := range files {
 		begin := time.Now()
 		if err := l.tally(ctx, f.df.FilePath(), tg.schema, before); err != nil {
-			return nil, err
+			return nil, &unreadError{f.df.FilePath(), err}
 		}
 		if err := rest(ctx, time.Since(begin)); err != nil {
 			return nil, err

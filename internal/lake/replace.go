@@ -24,7 +24,7 @@ const replaceTries = 5
 // merge writes files as one and puts it in their place.
 //
 //	durable  on return of nil: the file, and the snapshot that has it instead of them
-//	errors   errOvertaken, errNotConserved, *foreignFileError; the table is as it was. *UnknownError: it may not be
+//	errors   errOvertaken, errNotConserved, *foreignFileError, *unreadError; the table is as it was. *UnknownError: it may not be
 //	ctx      ends writing and the wait for the turn; a commit that was sent is awaited
 func (t *Table) merge(ctx context.Context, tg target, files []mergeFile, rest resting) error {
 	began := time.Now()
