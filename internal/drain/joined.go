@@ -18,7 +18,7 @@ func Joined(errs ...error) error {
 // apart undoes joins, not errors that have more than one cause.
 func apart(errs []error) (out []error) {
 	for _, err := range errs {
-		many, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // this one, not what it wraps
+		many, ok := err.(interface{ Unwrap() []error })
 		switch {
 		case err == nil:
 		case ok && errors.Join(many.Unwrap()...).Error() == err.Error():

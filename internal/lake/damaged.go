@@ -54,7 +54,7 @@ func (e *TableError) Unwrap() error { return e.Err }
 
 // Unreadable are the tables that an error of Tables is about.
 func Unreadable(err error) (out []*TableError) {
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // takes joined errors apart
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
 			out = append(out, Unreadable(e)...)
 		}
