@@ -37,7 +37,7 @@ func TestStatus_names_what_stops_a_lane(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{
 		"owner": "wal/default/events/owner", "head": "wal/default/events/head",
-		"metadata": "warehouse/siglake.db/events/metadata/*1-*.metadata.json", "manifest_list": "warehouse/siglake.db/events/metadata/snap-*.avro",
+		"metadata": "warehouse/siglake.db/events/metadata/00001-*.metadata.json", "manifest_list": "warehouse/siglake.db/events/metadata/snap-*.avro",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
