@@ -25,7 +25,7 @@ func TestCatalogRepair_a_catalog_that_was_outgrown(t *testing.T) {
 	for range 2 {
 		r := s.run("drain", "--once")
 		require.Equal(t, exitFailed, r.code)
-		require.Regexp(t, `went back: seen before: sequence 3 .*, now: sequence 25 `, r.stdout)
+		require.Regexp(t, `went back: seen before: sequence 3 .*, now: sequence 2\d `, r.stdout)
 	}
 	require.Contains(t, s.ok("status"), "siglake catalog-repair")
 	require.Regexp(t, `catalog-age +fail`, s.run("doctor").stdout)
