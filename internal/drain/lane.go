@@ -126,13 +126,11 @@ func (l *lane) pass(ctx, work context.Context) {
 	l.waits = false
 	l.try(ctx, &l.preparing, l.prepare)
 	if l.preparing.err == nil {
-		audit := func() error { return l.audit(ctx) }
-		l.try(ctx, &l.auditing, audit)
+		l.try(ctx, &l.auditing, func() error { return l.audit(ctx) })
 		l.try(ctx, &l.disposing, func() error { return l.disposeOrphans(ctx, work) })
 		l.try(ctx, &l.draining, func() error { return l.drainSealed(ctx, work) })
-		l.try(ctx, &l.retiring, func() error { return l.retire(ctx, work) })
-		l.try(ctx, &l.auditing, audit) // where something was set aside
-		l.previous = uuid.Nil          // nothing is in hand that was read before the lane was bound anew
+		l.tidy(ctx, work)     // the audit again, where something was set aside
+		l.previous = uuid.Nil // nothing is in hand that was read before the lane was bound anew
 	}
 	if !l.waits {
 		l.d.lates.leave(l)

@@ -2,12 +2,14 @@ package drain
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
 
@@ -39,6 +41,29 @@ func (l *lane) atOnce() {
 	for _, f := range l.files {
 		f.after = 0
 	}
+}
+
+// A load that always has another batch due does not keep committed segments from leaving: a pass that never ended did.
+func TestRun_retires_under_a_load_that_never_ends(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.opt.Retain, w.opt.MaxBytesInFlight = time.Nanosecond, 1 // a segment a commit
+	var commits atomic.Int64
+	var most int
+	w.tables.get("events").after = func([]lake.Segment) error {
+		if commits.Add(1) < 60 {
+			w.seal(spec{})
+			time.Sleep(2 * time.Millisecond)
+			most = max(most, w.states("events")[segment.Committed])
+		}
+		return nil
+	}
+	w.seal(spec{})
+	stop := w.start()
+	eventually(t, func() bool { return commits.Load() == 60 && w.states("events")[segment.Committed] == 0 }, "all is drained and gone")
+	require.NoError(t, stop())
+	require.Less(t, most, 40)
+	w.accounted()
 }
 
 func (w *world) pass(l *lane) {

@@ -21,7 +21,12 @@ import (
 // to sealed/, every segment with a wait of its own, so that what is behind it is not held up.
 func (l *lane) drainSealed(ctx, work context.Context) error {
 	var first error
+	tidy := l.d.since() + l.d.opt.Poll
 	for ctx.Err() == nil {
+		if !l.d.once && l.d.since() >= tidy {
+			l.tidy(ctx, work)
+			tidy = l.d.since() + l.d.opt.Poll
+		}
 		batch, err := l.next(ctx)
 		if err != nil || len(batch) == 0 {
 			return errors.Join(first, err)
@@ -40,6 +45,13 @@ func (l *lane) drainSealed(ctx, work context.Context) error {
 		}
 	}
 	return first
+}
+
+// tidy does between two batches what else is due in the lane. Under a load that always has another batch due a pass never
+// ends, and what is committed would stay until the log is full of it.
+func (l *lane) tidy(ctx, work context.Context) {
+	l.try(ctx, &l.retiring, func() error { return l.retire(ctx, work) })
+	l.try(ctx, &l.auditing, func() error { return l.audit(ctx) })
 }
 
 // next picks the segments of the next batch, oldest first; none when the gate is shut.
