@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/objstore"
+	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
@@ -88,7 +91,7 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	out := repairReport{Applied: f.apply, NoCatalog: missing, Tables: []repairedTable{}, Unreadable: []mirror.Finding{}}
+	out := repairReport{Applied: f.apply, NoCatalog: missing, Tables: []repairedTable{}, Formers: []formerTable{}, Unreadable: []mirror.Finding{}}
 	opt := drain.RepairOptions{
 		FS: a.fs, WAL: a.walDir(), Lake: l, Lane: f.lane, Apply: f.apply, AcceptLoss: f.acceptLoss,
 		Holder: holder("catalog-repair"),
@@ -104,10 +107,38 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 	if err != nil && len(tables) == 0 {
 		return err
 	}
+	if err == nil && (!missing || f.apply) {
+		out.Formers, err = formers(ctx, root, l, f.lane)
+	}
 	if err := a.show(cmd.OutOrStdout(), out, out.write, err); err != nil {
 		return err
 	}
 	return a.repairVerdict(&out, f)
+}
+
+// formers are the tables that the lanes were bound to before, and that the catalog does not have.
+func formers(ctx context.Context, root *segment.Root, l *lake.Lake, lane string) ([]formerTable, error) {
+	out := []formerTable{}
+	tables, err := l.Tables(ctx)
+	if err != nil {
+		return out, nil //nolint:nilerr // of a table that cannot be read the report has more to say
+	}
+	lanes, _, err := filter{lane: lane}.lanes(root)
+	if err != nil {
+		return out, err
+	}
+	for _, of := range lanes {
+		heads, err := of.Formers()
+		if err != nil {
+			return out, err
+		}
+		for _, h := range heads {
+			if !slices.ContainsFunc(tables, func(t lake.TableInfo) bool { return t.UUID == h.Table }) {
+				out = append(out, formerTable{of.Key(), h.Table.String(), repairedState{Sequence: h.Sequence, Metadata: h.Metadata}})
+			}
+		}
+	}
+	return out, nil
 }
 
 // chooseFrom restores from the mirror what is wanted of it.

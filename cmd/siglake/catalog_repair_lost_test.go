@@ -68,6 +68,10 @@ func TestCatalogRepair_after_an_empty_catalog(t *testing.T) {
 	s.write("default", "events", 5)
 	s.ok("drain", "--once")
 	require.Equal(t, "5", s.counts(t)[0])
+	var old struct{ Table string }
+	require.NoError(t, json.Unmarshal(head, &old))
+	require.Contains(t, s.ok("catalog-repair"), "default/events was committed to another table before, "+old.Table+", last sequence 3")
+	require.Equal(t, old.Table, s.repair(t, exitOK).Formers[0].UUID)
 	require.NoError(t, os.Rename(backup, filepath.Join(s.dir, "catalog.db")))
 	for _, f := range []string{"catalog.db-wal", "catalog.db-shm"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(s.dir, f)))
@@ -78,9 +82,7 @@ func TestCatalogRepair_after_an_empty_catalog(t *testing.T) {
 	rep = s.repair(t, exitOK, "--apply")
 	require.True(t, rep.Tables[0].Resumed)
 	require.Equal(t, 1, rep.Tables[0].SetAside)
-	var seen struct{ Table string }
-	require.NoError(t, json.Unmarshal(head, &seen))
-	s.ok("stale", "requeue", "--all", "--into-table", seen.Table)
+	s.ok("stale", "requeue", "--all", "--into-table", old.Table)
 	s.exact(t, "16")
 }
 

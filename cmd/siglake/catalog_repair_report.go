@@ -17,7 +17,15 @@ type repairReport struct {
 	Applied    bool             `json:"applied"`
 	NoCatalog  bool             `json:"no_catalog"` // it was, or would be, made
 	Tables     []repairedTable  `json:"tables"`     // those that do not fit
+	Formers    []formerTable    `json:"formers"`    // tables that this log was committed to before, and that the catalog does not have
 	Unreadable []mirror.Finding `json:"unreadable"` // objects of the mirror that no segment can be read from
+}
+
+// formerTable is one that a lane was bound to before the catalog showed another one of its name.
+type formerTable struct {
+	Lane string        `json:"lane"`
+	UUID string        `json:"uuid"`
+	Seen repairedState `json:"seen"`
 }
 
 type repairedTable struct {
@@ -128,6 +136,10 @@ func (r *repairReport) write(w io.Writer) error {
 	}
 	for i := range r.Tables {
 		r.Tables[i].write(&b, r.Applied)
+	}
+	for _, f := range r.Formers {
+		fmt.Fprintf(&b, "%s was committed to another table before, %s, last %s: the catalog does not have that one. Nothing to do if somebody dropped it, or a collector "+
+			"made it by mistake on an empty catalog; if it is the one with your rows, restore the catalog that has it and run this again (docs/operations/disaster-recovery.md)\n", f.Lane, f.UUID, f.Seen)
 	}
 	for _, f := range r.Unreadable {
 		fmt.Fprintf(&b, "unreadable: %s: %s\n", f.Key, oneLine(f.Reason))
