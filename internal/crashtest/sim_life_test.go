@@ -40,8 +40,12 @@ func (w *sim) live() {
 		w.bury()
 		life.Wait()
 		if d.kind == volumeLost && w.plan.lateRecovery {
-			w.startDrain(theDrain)
-			w.startWriter()
+			if w.alive(theDrain) == nil { // or the boot that the death came into has started it
+				w.startDrain(theDrain)
+			}
+			if w.alive(theWriter) == nil {
+				w.startWriter()
+			}
 			time.Sleep(2*mirror.LeastKeep + time.Minute)
 			w.stop()
 		}

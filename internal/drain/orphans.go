@@ -120,6 +120,11 @@ func (l *lane) judge(ctx context.Context, signal otelarrow.Signal, orphans []orp
 			lacking = append(lacking, o.file.name)
 		}
 	}
+	if len(committed) > 0 { // as settle does: from the head on an older catalog is noticed, and only then may they leave
+		if err := l.writeHead(t); err != nil {
+			return errors.Join(err, l.requeue(lacking))
+		}
+	}
 	return errors.Join(l.acquit(committed), l.requeue(lacking))
 }
 

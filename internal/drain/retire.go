@@ -175,6 +175,9 @@ func (l *lane) prove(ctx, work context.Context, name string) error {
 		l.holdCommitted(name, fmt.Errorf("the table has %d of its %d rows", rows, it.seg.Rows))
 		return nil
 	}
+	if err := l.writeHead(t); err != nil { // from the head on an older catalog is noticed; only then may it leave
+		return err
+	}
 	l.marks[name].proven = true
 	return nil
 }
