@@ -95,11 +95,10 @@ func run(ctx context.Context, opt Options, tables Catalog) error {
 func (d *drain) under(ctx context.Context, lock *held) error {
 	d.held, d.opt.FS = lock, lock
 	defer func() { d.held, d.opt.FS = nil, lock.FS }()
-	root, err := segment.Open(lock, d.opt.WAL)
-	if err != nil {
+	d.root = nil // it is seen through the lock from here on
+	if err := d.awaitRoot(ctx); err != nil || d.root == nil {
 		return errors.Join(err, lock.Close())
 	}
-	d.root = root
 	d.status.set("", nil)
 	d.log.Info("drain started", zap.String("dir", d.opt.WAL))
 	ctx, end := context.WithCancel(ctx)

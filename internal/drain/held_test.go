@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
+	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
 // The name of drain.lock is removed in the middle of a commit, and another drain holds the next file of that name: the first one
@@ -103,4 +105,27 @@ func TestRun_the_same_trouble_is_told_once(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // ten looks more
 	require.NoError(t, stop())
 	require.EqualValues(t, 1, told.Load())
+}
+
+// A disk that fails for a moment, just when the lock is taken, ends nothing: the drain says so and begins.
+func TestRun_the_root_is_not_read_once(t *testing.T) {
+	t.Parallel()
+	w := onDisk(t)
+	w.seal(spec{})
+	disk := w.fs.(*simfs.FS)
+	var reads atomic.Int64
+	disk.SetHook(func(op simfs.Op) error {
+		if op.Kind == simfs.Open && filepath.Base(op.Name) == "siglake-wal.json" && reads.Add(1) == 2 {
+			return syscall.EIO
+		}
+		return nil
+	})
+	told := make(chan error, 10)
+	w.opt.Status = func(err error) { told <- err }
+	stop := w.start()
+	eventually(t, func() bool { return w.states("events")[segment.Committed] == 1 }, "commit")
+	require.NoError(t, stop())
+	require.ErrorIs(t, <-told, syscall.EIO)
+	require.NoError(t, <-told)
+	w.accounted()
 }
