@@ -16,6 +16,7 @@ type reason string
 const (
 	reasonPin          reason = "pin"
 	reasonUpload       reason = "upload"
+	reasonDamaged      reason = "damaged"
 	reasonStat         reason = "post_upload_stat"
 	reasonUnpin        reason = "unpin"
 	reasonSweep        reason = "sweep"
@@ -26,7 +27,7 @@ const (
 
 func reasons() []reason {
 	return []reason{
-		reasonPin, reasonUpload, reasonStat, reasonUnpin, reasonSweep, reasonActiveRead, reasonActiveUpload, reasonActiveDelete,
+		reasonPin, reasonDamaged, reasonUpload, reasonStat, reasonUnpin, reasonSweep, reasonActiveRead, reasonActiveUpload, reasonActiveDelete,
 	}
 }
 
@@ -62,7 +63,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		*dst, errs = h, append(errs, err)
 	}
 	counter(&m.segments, "segments_total", "{segment}", "Attempts to have a sealed segment in the mirror, by outcome; a failed one is tried again.")
-	counter(&m.failures, "failures_total", "{failure}", "Failures by what failed; pin: a segment is uploaded without the link that keeps its bytes.")
+	counter(&m.failures, "failures_total", "{failure}", "Failures by what failed; pin: a segment is uploaded without the link that keeps its bytes; damaged: what was uploaded is no whole segment any more, and no request was answered for it.")
 	counter(&m.bytes, "bytes_uploaded_total", "By", "Bytes of sealed segments uploaded.")
 	counter(&m.sweeps, "sweep_uploads_total", "{segment}", "Segments uploaded that a sweep had found.")
 	counter(&m.presents, "upload_present_after_error_total", "{segment}", "Uploads that answered with an error and had arrived.")

@@ -60,6 +60,34 @@ func TestMirror_told_of_a_segment_late(t *testing.T) {
 	})
 }
 
+// MIR-1: a segment that the disk returns otherwise than it was written is uploaded as it is, told of, and confirmed to nobody.
+func TestMirror_damaged_before_its_upload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.store.SetHook(func(storetest.Op) *storetest.Fault { return &storetest.Fault{Err: errors.New("503")} })
+		id := r.append(2).Segment
+		require.NoError(t, r.log.Seal(t.Context(), "t", "events"))
+		settled(time.Second)
+		f, err := r.disk.OpenRW(r.lane().Path(segment.Sealed, id.FileName()))
+		require.NoError(t, err)
+		info, err := f.Stat()
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{0x55}, info.Size-100)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		r.store.SetHook(nil)
+		settled(time.Minute)
+		require.Contains(t, r.store.Objects(), key(id))
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		require.ErrorIs(t, r.m.Confirmed(ctx, id), context.DeadlineExceeded)
+		require.EqualValues(t, 1, r.counter("failures_total", "damaged"))
+		require.Empty(t, namesIn(r.lane(), segment.MirrorPending))
+		require.Zero(t, r.stop(time.Second))
+	})
+}
+
 func (r *rig) uuid() string {
 	root, err := segment.Open(r.disk, rootDir)
 	require.NoError(r.t, err)

@@ -24,10 +24,11 @@ type job struct {
 	since time.Time // when it was sealed; the oldest goes first
 	check bool      // found by a sweep: the object may be there
 
-	pinned bool // or tried
-	tries  int
-	due    time.Time // not before
-	queued time.Time
+	pinned  bool // or tried
+	damaged bool // as last read
+	tries   int
+	due     time.Time // not before
+	queued  time.Time
 }
 
 // queue orders jobs by age; those that failed wait for their time.

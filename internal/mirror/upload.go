@@ -9,8 +9,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/siglakecol/siglakecol/internal/frame"
 	"github.com/siglakecol/siglakecol/internal/objstore"
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // errGone says that the segment has no name any more.
@@ -75,6 +77,9 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", j.id, err)
 	}
+	if j.damaged, err = damaged(f, info.Size); err != nil {
+		return err
+	}
 	body := objstore.NewContent(f, info.Size)
 	if j.check || j.tries > 0 {
 		there, err := m.there(ctx, key, body)
@@ -110,6 +115,18 @@ func (m *Mirror) upload(ctx context.Context, j *job, key string) (err error) {
 		m.met.swept()
 	}
 	return nil
+}
+
+// damaged tells whether what the disk returns is no whole segment any more.
+func damaged(f vfs.File, size int64) (bool, error) {
+	_, err := frame.Inspect(f, size, frame.DecodeOptions{})
+	if _, is := errors.AsType[*frame.CorruptError](err); is {
+		return true, nil
+	}
+	if errors.Is(err, frame.ErrEmpty) || errors.Is(err, frame.ErrNoBatch) || errors.Is(err, frame.ErrTooBig) || errors.Is(err, frame.ErrVersion) {
+		err = nil // the reader's to judge
+	}
+	return false, err
 }
 
 // put is one attempt.
@@ -166,9 +183,17 @@ func (m *Mirror) repin(j *job) {
 	}
 }
 
-// confirm ends what was owed: whoever waits is told, the pin goes, and the copy of the open segment with it.
+// confirm ends what was owed: whoever waits is told, the pin goes, and the copy of the open segment with it. Nobody is told of a
+// damaged one: its object has what can be saved of it, as poison/ will, and is no copy of what was written.
 func (m *Mirror) confirm(ctx context.Context, j *job) {
 	m.met.uploaded(true)
+	if j.damaged {
+		m.met.failed(reasonDamaged)
+		m.opt.Logger.Error("segment damaged on the disk before its upload; the object is what the disk returns, and no request is answered for it",
+			zap.String("segment", j.id.String()), zap.String("dir", j.lane.Key()))
+		m.unpin(j)
+		return
+	}
 	m.seen.confirm(j.id)
 	m.unpin(j)
 	if err := m.dropActive(ctx, j.lane, j.id); err != nil {
