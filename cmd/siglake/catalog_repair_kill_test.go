@@ -3,15 +3,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,14 +45,7 @@ func (w repairWalk) run(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var said strings.Builder
-			if run(context.Background(), environment{
-				fs: fsys, now: time.Now, stdin: strings.NewReader(""), stdout: &said, stderr: &said,
-				getenv: func(string) string { return "" }, interrupt: context.WithCancel,
-			}, append([]string{"catalog-repair", "--apply", "--data", dir}, strings.Fields(string(args))...)) != 0 {
-				return errors.New(said.String())
-			}
-			return nil
+			return commandOn(fsys, append([]string{"catalog-repair", "--apply", "--data", dir}, strings.Fields(string(args))...)...)
 		},
 		Stride: stride, Spread: 23,
 		Fresh: func() string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -292,4 +293,16 @@ func writeUntilKilled(dir string) {
 	}
 	fmt.Println("acknowledged")
 	select {}
+}
+
+// commandOn runs a command on a file system, as a walk of kills does. The error is what it said.
+func commandOn(fsys vfs.FS, args ...string) error {
+	var said strings.Builder
+	if run(context.Background(), environment{
+		fs: fsys, now: time.Now, stdin: strings.NewReader(""), stdout: &said, stderr: &said,
+		getenv: func(string) string { return "" }, interrupt: context.WithCancel,
+	}, args) != 0 {
+		return errors.New(said.String())
+	}
+	return nil
 }

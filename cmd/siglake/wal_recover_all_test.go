@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -117,14 +116,7 @@ func TestWALRecover_kill_exact(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var said strings.Builder
-			if run(context.Background(), environment{
-				fs: fsys, now: time.Now, stdin: strings.NewReader(""), stdout: &said, stderr: &said,
-				getenv: func(string) string { return "" }, interrupt: context.WithCancel,
-			}, []string{"wal-recover", "--from", string(url), "--to", filepath.Join(dir, "wal"), "--concurrency", "1"}) != 0 {
-				return errors.New(said.String())
-			}
-			return nil
+			return commandOn(fsys, "wal-recover", "--from", string(url), "--to", filepath.Join(dir, "wal"), "--concurrency", "1")
 		},
 		Stride: stride, Spread: 41,
 		Fresh: func() string {

@@ -179,7 +179,7 @@ func (d *drain) publish(scan error) {
 func root(err error) string {
 	for {
 		next := errors.Unwrap(err)
-		if several, ok := err.(interface{ Unwrap() []error }); ok {
+		if several, ok := err.(interface{ Unwrap() []error }); ok && len(several.Unwrap()) > 0 {
 			next = several.Unwrap()[0]
 		}
 		if next == nil {

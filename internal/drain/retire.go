@@ -99,9 +99,7 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 		}
 		if !l.marks[name].proven {
 			if err := l.prove(ctx, work, name); err != nil {
-				if len(errs) == 0 || errs[len(errs)-1].Error() != err.Error() { // of all the table's trouble once
-					errs = append(errs, err)
-				}
+				errs = append(errs, err)
 				continue
 			}
 		}

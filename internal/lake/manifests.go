@@ -108,7 +108,7 @@ func (t *Table) stageManifests(ctx context.Context, tbl *table.Table, tx *table.
 		return nil
 	}
 	t.looked, t.unmerged = true, 0
-	manifests, err := snap.Manifests(t.lake.io)
+	manifests, err := t.lake.io.manifestsOf(snap)
 	if err != nil {
 		t.notMerged(err)
 		return nil

@@ -136,18 +136,24 @@ func bytesOf(t *testing.T, names []string) (all, largest int64) {
 func manifestSpy(t *testing.T) (*Lake, *manifestIO) {
 	t.Helper()
 	disk := &manifestIO{syncIO: newSyncIO(osDisk{})}
+	return watchedLake(t, disk, disk.syncIO), disk
+}
+
+// watchedLake is a lake whose tables are read and written through watch, once it is open: what a lake opens is plain.
+func watchedLake(t *testing.T, watch, plain iceio.IO) *Lake {
+	t.Helper()
 	scheme := fmt.Sprintf("spy%d", spies.Add(1))
-	var noting atomic.Bool
+	var watching atomic.Bool
 	iceio.Register(scheme, func(context.Context, *url.URL, map[string]string) (iceio.IO, error) {
-		if noting.Load() {
-			return disk, nil
+		if watching.Load() {
+			return watch, nil
 		}
-		return disk.syncIO, nil // what a lake opens is no other
+		return plain, nil
 	})
 	t.Cleanup(func() { iceio.Unregister(scheme) })
 	l := lakeAt(t, t.TempDir(), hooks{scheme: scheme})
-	noting.Store(true)
-	return l, disk
+	watching.Store(true)
+	return l
 }
 
 // A commit reads and writes few manifests, all of them small: one that is full is not read again, whatever comes beside it.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -159,17 +158,7 @@ func (r *readsIO) ReadFile(name string) ([]byte, error) {
 func TestCommit_reads_no_manifest_R48(t *testing.T) {
 	t.Parallel()
 	reads := &readsIO{syncIO: newSyncIO(osDisk{}), n: map[string]int{}}
-	scheme := fmt.Sprintf("spy%d", spies.Add(1))
-	var counting atomic.Bool
-	iceio.Register(scheme, func(context.Context, *url.URL, map[string]string) (iceio.IO, error) {
-		if counting.Load() {
-			return reads, nil
-		}
-		return reads.syncIO, nil // what a lake opens is no other
-	})
-	t.Cleanup(func() { iceio.Unregister(scheme) })
-	l := lakeAt(t, t.TempDir(), hooks{scheme: scheme})
-	counting.Store(true)
+	l := watchedLake(t, reads, reads.syncIO)
 	tbl := events(t, l)
 	setProperty(t, l, "events", table.ManifestMinMergeCountKey, "1000")
 	var segs []Segment

@@ -173,9 +173,9 @@ func (l *Lake) contentOf(tbl *table.Table) (content, error) {
 	if snap == nil {
 		return content{}, nil
 	}
-	manifests, err := snap.Manifests(l.io)
+	manifests, err := l.io.manifestsOf(snap)
 	if err != nil {
-		return content{}, fmt.Errorf("read the manifest list of snapshot %d: %w", snap.SnapshotID, err)
+		return content{}, err
 	}
 	var out content
 	for _, m := range manifests {

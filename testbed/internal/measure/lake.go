@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -69,28 +68,18 @@ type LakeResult struct {
 // Lake loads a collector of its own with fresh data, watches its table meanwhile, and waits until all is drained. It fails when
 // a row that was acknowledged is not in the table, or one is there that was not.
 func Lake(ctx context.Context, opt LakeOptions) (r LakeResult, err error) {
-	dir, err := os.MkdirTemp("", "siglake-bench-lake-")
+	p, dir, end, err := fresh(ctx, collector.Options{Bin: opt.Bin, Config: opt.Config, Overlay: opt.Overlay})
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, end()) }()
 	data := filepath.Join(dir, "data")
-	if err := os.Mkdir(data, 0o750); err != nil {
-		return r, err
-	}
-	p, err := start(ctx, collector.Options{Bin: opt.Bin, Config: opt.Config, Overlay: opt.Overlay, Data: data}, filepath.Join(dir, "collector.log"))
-	if err != nil {
-		return r, err
-	}
-	defer p.Kill()
 	w := &lakeRun{LakeOptions: opt, p: p, data: data, book: &load.Book{}, table: &published{dir: filepath.Join(data, "warehouse", "siglake.db", "events", "metadata")}}
 	if err := w.measure(ctx, &r); err != nil {
 		return r, fmt.Errorf("%w; last lines:\n%s", err, p.Tail(10))
 	}
-	stop, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if code, _, err := p.Stop(stop); err != nil || code != 0 {
-		return r, errors.Join(fmt.Errorf("exit code %d", code), err)
+	if err := stop(ctx, p); err != nil {
+		return r, err
 	}
 	return r, r.count(ctx, data)
 }

@@ -61,20 +61,12 @@ type Options struct {
 
 // Once measures one server with fresh data. The data is removed afterwards.
 func Once(ctx context.Context, s Server, opt Options) (n Numbers, err error) {
-	dir, err := os.MkdirTemp("", "siglake-bench-")
+	p, dir, end, err := fresh(ctx, collector.Options{Bin: opt.Bin, Config: s.Config, Overlay: s.Overlay})
 	if err != nil {
 		return n, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, end()) }()
 	data := filepath.Join(dir, "data")
-	if err := os.Mkdir(data, 0o750); err != nil {
-		return n, err
-	}
-	p, err := start(ctx, collector.Options{Bin: opt.Bin, Config: s.Config, Overlay: s.Overlay, Data: data}, filepath.Join(dir, "collector.log"))
-	if err != nil {
-		return n, err
-	}
-	defer p.Kill()
 	acked, err := underLoad(ctx, p, s, opt, data, &n)
 	if err != nil {
 		return n, fmt.Errorf("%s: %w; last lines:\n%s", s.Name, err, p.Tail(10))
@@ -82,15 +74,41 @@ func Once(ctx context.Context, s Server, opt Options) (n Numbers, err error) {
 	if s.Full {
 		return n, nil // killed by the deferred call
 	}
-	stop, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if code, _, err := p.Stop(stop); err != nil || code != 0 {
-		return n, errors.Join(fmt.Errorf("%s: exit code %d", s.Name, code), err)
+	if err := stop(ctx, p); err != nil {
+		return n, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	if s.Stores && !s.Drains && opt.DrainConfig != "" {
 		return n, drainAlone(ctx, opt, dir, data, acked, &n)
 	}
 	return n, nil
+}
+
+// fresh starts a collector with data in dir/data, a directory of its own. end kills it and removes dir.
+func fresh(ctx context.Context, opt collector.Options) (p *collector.Process, dir string, end func() error, err error) {
+	if dir, err = os.MkdirTemp("", "siglake-bench-"); err != nil {
+		return nil, "", nil, err
+	}
+	opt.Data = filepath.Join(dir, "data")
+	if err = os.Mkdir(opt.Data, 0o750); err == nil {
+		p, err = start(ctx, opt, filepath.Join(dir, "collector.log"))
+	}
+	if err != nil {
+		return nil, "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return p, dir, func() error {
+		p.Kill()
+		return os.RemoveAll(dir)
+	}, nil
+}
+
+// stop ends a collector in order.
+func stop(ctx context.Context, p *collector.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if code, _, err := p.Stop(ctx); err != nil || code != 0 {
+		return errors.Join(fmt.Errorf("exit code %d", code), err)
+	}
+	return nil
 }
 
 func start(ctx context.Context, opt collector.Options, log string) (*collector.Process, error) {
