@@ -151,11 +151,12 @@ func (w *work) look(ctx context.Context) ([]part, state, error) {
 // missing compares the batch with the proof and, where the proof cannot tell, with the rows of the table.
 func (w *work) missing(ctx context.Context, st state) ([]part, error) {
 	listed := st.proof.rows()
+	w.t.recall.see(st.proof, w.t.lake.limits)
 	var ask []string
 	for _, s := range w.batch {
 		_, inProof := listed[s.ID]
 		made, ok := madeAt(s)
-		if !inProof && w.out.Committed[s.ID] < s.Rows && (s.Doubtful || !ok || !st.proof.covers(made)) {
+		if !inProof && w.out.Committed[s.ID] < s.Rows && (s.Doubtful || !ok || !w.t.recall.rulesOut(s.ID, made)) {
 			ask = append(ask, s.ID)
 		}
 	}

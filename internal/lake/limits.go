@@ -19,6 +19,9 @@ type limits struct {
 	// proofEntries and proofBytes bound the proof apart from the newest commit, whose ids always stay.
 	proofEntries int
 	proofBytes   int
+	// recallEntries and recallAge bound what a process remembers of the ids that a table's proof has dropped: 130 bytes each.
+	recallEntries int
+	recallAge     time.Duration
 	// fileBytes is the size, compressed, at which a data file ends (design: 128 MiB).
 	fileBytes int64
 	// rowGroupBytes is the size, compressed, at which a row group ends: this much is held in memory.
@@ -50,6 +53,8 @@ func (l limits) orDefault() limits {
 		segments:      cmp.Or(l.segments, 2048),
 		proofEntries:  cmp.Or(l.proofEntries, 2048),
 		proofBytes:    cmp.Or(l.proofBytes, 128<<10),
+		recallEntries: cmp.Or(l.recallEntries, 32<<10),
+		recallAge:     cmp.Or(l.recallAge, 15*time.Minute),
 		fileBytes:     cmp.Or(l.fileBytes, 128<<20),
 		rowGroupBytes: cmp.Or(l.rowGroupBytes, 64<<20),
 		chunkRows:     cmp.Or(l.chunkRows, 8192),

@@ -65,9 +65,10 @@ func (p proof) rows() map[string]int64 {
 	return out
 }
 
-// covers tells whether a segment made at the given time would be listed had it ever been committed.
-func (p proof) covers(made time.Time) bool {
-	return made.UnixMilli() >= p.coverage+skewMargin.Milliseconds() || p.coverage == 0
+// covers tells whether a segment made at the given time would be listed had it ever been committed, by a list that is
+// complete from coverage on (Unix ms; 0: there was no commit before).
+func covers(coverage int64, made time.Time) bool {
+	return made.UnixMilli() >= coverage+skewMargin.Milliseconds() || coverage == 0
 }
 
 // merge returns the proof after one more commit. Ids named again move to it with their new count. Beyond the bounds

@@ -109,7 +109,7 @@ func TestProof_dropping_old_ids_moves_the_coverage(t *testing.T) {
 	t.Parallel()
 	l := limits{proofEntries: 10}.orDefault()
 	p := proof{table: uuid.New()}
-	require.True(t, p.covers(time.Unix(0, 0)), "nothing was committed yet: everything is known")
+	require.True(t, covers(p.coverage, time.Unix(0, 0)), "nothing was committed yet: everything is known")
 	var ids []string
 	for i := range 30 {
 		at := proofTime.Add(time.Duration(i) * time.Minute)
@@ -121,10 +121,10 @@ func TestProof_dropping_old_ids_moves_the_coverage(t *testing.T) {
 	for i, id := range ids {
 		made := proofTime.Add(time.Duration(i) * time.Minute)
 		_, listed := rows[id]
-		require.True(t, listed || !p.covers(made), "segment %d is neither listed nor outside the coverage", i)
+		require.True(t, listed || !covers(p.coverage, made), "segment %d is neither listed nor outside the coverage", i)
 	}
-	require.False(t, p.covers(proofTime.Add(19*time.Minute)))
-	require.True(t, p.covers(proofTime.Add(29*time.Minute)))
+	require.False(t, covers(p.coverage, proofTime.Add(19*time.Minute)))
+	require.True(t, covers(p.coverage, proofTime.Add(29*time.Minute)))
 }
 
 func TestProof_the_newest_commit_stays_whole(t *testing.T) {

@@ -65,6 +65,7 @@ type Table struct {
 	// was left to merge then. Of whoever has the turn.
 	unmerged int
 	looked   bool
+	recall   recall
 
 	mu       sync.Mutex
 	head     head
