@@ -45,7 +45,7 @@ files, then this registers it again.
 Exit codes:
   0  every table fits, or with --plan: nothing would be missing
   1  failed, or a drain runs, or objects of the mirror could not be fetched: run it again
-  2  wrong usage, or a wrong place
+  2  wrong usage, or a wrong place: also a --mirror that is none, if anything is missing or not
   3  something is missing, or a table cannot be repaired; each is named`
 
 func newCatalogRepair(a *app) *cobra.Command {
@@ -86,12 +86,18 @@ func (a *app) catalogRepair(ctx context.Context, cmd *cobra.Command, f repairFla
 			return err
 		}
 	}
+	out := repairReport{Applied: f.apply, Tables: []repairedTable{}, Formers: []formerTable{}, Unreadable: []mirror.Finding{}}
+	if f.mirror != "" {
+		if err := a.chooseFrom(ctx, f, nothing{}, &out); err != nil {
+			return err
+		}
+	}
 	l, missing, done, err := a.openLakeToRepair(ctx, root, f.apply)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	out := repairReport{Applied: f.apply, NoCatalog: missing, Tables: []repairedTable{}, Formers: []formerTable{}, Unreadable: []mirror.Finding{}}
+	out.NoCatalog = missing
 	opt := drain.RepairOptions{
 		FS: a.fs, WAL: a.walDir(), Lake: l, Lane: f.lane, Apply: f.apply, AcceptLoss: f.acceptLoss,
 		Holder: holder("catalog-repair"),
@@ -141,6 +147,14 @@ func formers(ctx context.Context, root *segment.Root, l *lake.Lake, lane string)
 	return out, nil
 }
 
+// nothing is wanted of a mirror of which it is only asked whether it is one: also where no table lacks anything, so that a
+// name that leads to none is not taken for a mirror that was looked into.
+type nothing struct{}
+
+func (nothing) Listed(context.Context, string, string, []segment.ID) (bool, error) { return false, nil }
+
+func (nothing) Wants(string, string, segment.ID, int64) bool { return false }
+
 // chooseFrom restores from the mirror what is wanted of it.
 func (a *app) chooseFrom(ctx context.Context, f repairFlags, choice drain.Choice, out *repairReport) error {
 	from, err := objstore.ParseURL(f.mirror)
@@ -152,6 +166,9 @@ func (a *app) chooseFrom(ctx context.Context, f repairFlags, choice drain.Choice
 	if err != nil {
 		return err
 	}
+	if choice == (nothing{}) && mirror.Marked(ctx, store) {
+		return store.Close() // anything else the listing tells
+	}
 	shown := a.showRecover(from.String())
 	rep, err := mirror.Restore(ctx, mirror.RestoreOptions{
 		FS: a.fs, Dir: a.walDir(), Store: store, DryRun: !f.apply, Online: true, Choice: choice,
@@ -159,7 +176,7 @@ func (a *app) chooseFrom(ctx context.Context, f repairFlags, choice drain.Choice
 	})
 	shown.end()
 	out.Unreadable = append(out.Unreadable, rep.Unreadable...)
-	err = errors.Join(a.explainRecover(ctx, from, opt, err), store.Close())
+	err = errors.Join(a.explainRecover(ctx, "--mirror", from, opt, err), store.Close())
 	if n := len(rep.Failed); err == nil && n > 0 {
 		err = fmt.Errorf("%s of the mirror could not be fetched (%s: %s); run it again", plural(n, "object", "objects"), rep.Failed[0].Key, rep.Failed[0].Reason)
 	}

@@ -254,6 +254,15 @@ func TestCatalogRepair_usage(t *testing.T) {
 	s.ok("drain", "--once")
 	require.Equal(t, exitUsage, s.run("catalog-repair", "--lane", "no/such").code)
 	require.Contains(t, s.ok("catalog-repair", "--apply"), "Nothing to do.")
+	none := t.TempDir()
+	for name, why := range map[string]string{
+		"nonsense": "it is no URL", "file://" + none: none + " is not the root of a mirror", "file://" + none + "/away": none + "/away is not the root of a mirror",
+	} {
+		r := s.run("catalog-repair", "--mirror", name)
+		require.Equal(t, exitUsage, r.code, r.stderr)
+		require.Contains(t, r.stderr, "--mirror: ")
+		require.Contains(t, r.stderr, why)
+	}
 	lock, err := s.fs.Lock(filepath.Join(s.walDir(), segment.DrainLockName), "somebody")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, lock.Close()) }()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ from being done where its files may be: at its location, or anywhere if the cata
 Exit codes:
   0  done; also when there is nothing to do
   1  failed, or a table is refused: the others are done all the same
-  2  wrong usage, or a wrong place`
+  2  wrong usage, or a wrong place: also an --abandon of which there is no file; the rest is done`
 
 func newGCOrphans(a *app) *cobra.Command {
 	var f gcFlags
@@ -115,7 +116,30 @@ func (a *app) gcOrphans(cmd *cobra.Command, names []string, f gcFlags) error {
 	if err := a.show(cmd.OutOrStdout(), out, text, err); err != nil {
 		return err
 	}
-	return out.verdict()
+	return errors.Join(out.verdict(), unknownTables(f.abandon, opt.Abandoned, found))
+}
+
+// unknownTables refuses what is to be abandoned and was at no location. Where a table could not be looked at nobody knows.
+func unknownTables(texts []string, ids []uuid.UUID, found []lake.Collected) error {
+	var tables, known []string
+	var others []uuid.UUID
+	for _, c := range found {
+		if c.Others == nil {
+			return nil
+		}
+		tables = append(tables, c.Table)
+		for _, id := range c.Others {
+			others = append(others, id)
+			known = append(known, fmt.Sprintf("%s (%s)", id, c.Table))
+		}
+	}
+	for i, id := range ids {
+		if !slices.Contains(others, id) {
+			return usageError("gc-orphans: --abandon %s: there are no files of such a table at the location of %s; of other tables there: %s; leave it out, also when they are all deleted",
+				texts[i], orNone(strings.Join(tables, ", ")), orNone(strings.Join(known, ", ")))
+		}
+	}
+	return nil
 }
 
 // again are the words of the command that deletes what this one has found.

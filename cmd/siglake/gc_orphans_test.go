@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,7 +128,23 @@ func TestGCOrphans(t *testing.T) {
 		r := s2.run("gc-orphans", "--apply")
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.stdout, "files of another table, UUID ")
-		r = s2.run("gc-orphans", "--apply", "--abandon", uuid.NewString())
-		require.Equal(t, exitFailed, r.code)
+		r2 := s2.run("gc-orphans", "--apply", "--abandon", uuid.NewString())
+		require.Equal(t, exitUsage, r2.code)
+		_, id, _ := strings.Cut(r.stdout, "say so with --abandon ")
+		id, _, _ = strings.Cut(id, "\n")
+		require.Contains(t, r2.stderr, "of other tables there: "+id+" (siglake.events)")
+		s2.ok("gc-orphans", "--apply", "--abandon", id)
+	})
+	t.Run("abandons_no_table_that_is_unknown", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		s.write("default", "events", 3)
+		s.ok("drain", "--once")
+		old := s.leftover("old", 1, 25*time.Hour)
+		id := uuid.NewString()
+		r := s.run("gc-orphans", "--apply", "--abandon", id)
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, "--abandon "+id+": there are no files of such a table at the location of siglake.events; of other tables there: none")
+		require.NoFileExists(t, old, "the rest is done")
 	})
 }

@@ -83,7 +83,7 @@ func (a *app) walRecover(ctx context.Context, cmd *cobra.Command, f *recoverFlag
 		Step:   shown.step, Progress: shown.progress,
 	})
 	shown.end()
-	err = errors.Join(a.explainRecover(ctx, from, opt, err), store.Close())
+	err = errors.Join(a.explainRecover(ctx, "--from", from, opt, err), store.Close())
 	if _, wrong := errors.AsType[*exitError](err); wrong || err != nil && len(rep.Lanes) == 0 {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// explainRecover says what to do about what ends a recovery.
-func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt objstore.Options, err error) error {
+// explainRecover says what to do about what ends a recovery. The URL came by that flag.
+func (a *app) explainRecover(ctx context.Context, flag string, from objstore.Location, opt objstore.Options, err error) error {
 	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
 		return fmt.Errorf("the root is in use: %s is held by %s; stop that process, or give --online to restore beside it", locked.Name, locked.Holder)
 	}
@@ -21,10 +21,10 @@ func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt ob
 		return usageError("--to: %w", err)
 	}
 	if marker, ok := errors.AsType[*mirror.MarkerError](err); ok {
-		return explainMarker(from, marker)
+		return explainMarker(flag, from, marker)
 	}
 	if store, ok := errors.AsType[*mirror.StoreError](err); ok {
-		return a.explainStore(from, store)
+		return a.explainStore(flag, from, store)
 	}
 	missing, ok := errors.AsType[*mirror.NoMirrorError](err)
 	if !ok {
@@ -52,19 +52,19 @@ func (a *app) explainRecover(ctx context.Context, from objstore.Location, opt ob
 				plural(missing.Segments, "segment", "segments"), mirror.EmptyMarker)
 		}
 	}
-	return usageError("--from: %s is not the root of a mirror: %s", from, hint)
+	return usageError("%s: %s is not the root of a mirror: %s", flag, from, hint)
 }
 
 // explainMarker says what to do about a siglake-mirror.json that says nothing to us.
-func explainMarker(from objstore.Location, err *mirror.MarkerError) error {
+func explainMarker(flag string, from objstore.Location, err *mirror.MarkerError) error {
 	if err.Newer {
-		return usageError("--from: %s: %w; use the siglake of the version that wrote this mirror", from, err)
+		return usageError("%s: %s: %w; use the siglake of the version that wrote this mirror", flag, from, err)
 	}
-	return usageError("--from: %s: %w; if this is the mirror, put an object siglake-mirror.json with the content %s in its place", from, err, mirror.EmptyMarker)
+	return usageError("%s: %s: %w; if this is the mirror, put an object siglake-mirror.json with the content %s in its place", flag, from, err, mirror.EmptyMarker)
 }
 
 // explainStore says what to look at when the listing did not come.
-func (a *app) explainStore(from objstore.Location, err error) error {
+func (a *app) explainStore(flag string, from objstore.Location, err error) error {
 	check := "check the URL and the credentials in the environment"
 	switch from.Scheme {
 	case "file":
@@ -77,7 +77,7 @@ func (a *app) explainStore(from objstore.Location, err error) error {
 			endpoint = "AWS_ENDPOINT_URL_S3 is not set, so it is Amazon's"
 		}
 		if objstore.NoSuchBucket(err) {
-			return usageError("--from: %s: the store has no bucket %s; correct the URL, or the endpoint (%s)", from, from.Bucket, endpoint)
+			return usageError("%s: %s: the store has no bucket %s; correct the URL, or the endpoint (%s)", flag, from, from.Bucket, endpoint)
 		}
 		check = "check the URL, the keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION) and the endpoint (" + endpoint + ")"
 	}

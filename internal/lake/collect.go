@@ -29,7 +29,8 @@ type GC struct {
 	MinAge time.Duration
 	// Apply removes. Without it nothing is changed.
 	Apply bool
-	// Abandoned are tables that were at the location of one before it, and of which nothing is needed any more.
+	// Abandoned are tables that were at the location of one before it, and of which nothing is needed any more. One that was at
+	// none is in nobody's Others.
 	Abandoned []uuid.UUID
 	// Seen is the newest state of a table that was seen, wherever that is kept; nil: nothing is known.
 	Seen func(tenant, index string) (Seen, error)
@@ -46,7 +47,9 @@ type Collected struct {
 	Reached  int // by a snapshot, the log of metadata files, or a commit that may still land
 	Young    int // reached by nothing, and younger than MinAge
 	Kept     int // nothing that a table consists of, by its name, or not readable as what the name says
-	Orphans  []OrphanFile
+	// Others are other tables whose metadata files are at the location, abandoned or not. nil: nobody looked.
+	Others  []uuid.UUID
+	Orphans []OrphanFile
 	Bytes    int64 // of the orphans
 
 	Deleted      int // of the orphans, when applied. What is not was reached since, or is in Err

@@ -101,6 +101,8 @@ func (c *collection) list(ctx context.Context) ([]OrphanFile, error) {
 // this place, of a catalog that went back, and of commits that may still land: what those name is reached too.
 func (c *collection) strays(ctx context.Context, tbl *table.Table, found []OrphanFile) error {
 	current, known := metadataVersion(tbl.MetadataLocation())
+	c.out.Others = []uuid.UUID{}
+	var other error // of the first that is not abandoned; the rest are looked for, so that all can be named at once
 	for _, f := range found {
 		if !strings.HasSuffix(f.Path, metadataSuffix) || c.reach.has(f.Path) {
 			continue
@@ -117,11 +119,15 @@ func (c *collection) strays(ctx context.Context, tbl *table.Table, found []Orpha
 		}
 		meta := stray.Metadata()
 		if have := meta.TableUUID(); have != c.out.UUID {
-			if slices.Contains(c.opt.Abandoned, have) {
+			if slices.Contains(c.out.Others, have) {
 				continue
 			}
-			return fmt.Errorf("files of another table, UUID %s, are at its location, named by %s: the table had the same name before, or the catalog was lost since; "+
-				"if nothing of it is needed any more, say so by its UUID", have, f.Path)
+			c.out.Others = append(c.out.Others, have)
+			if other == nil && !slices.Contains(c.opt.Abandoned, have) {
+				other = fmt.Errorf("files of another table, UUID %s, are at its location, named by %s: the table had the same name before, or the catalog was lost since; "+
+					"if nothing of it is needed any more, say so with --abandon %s", have, f.Path, have)
+			}
+			continue
 		}
 		version, ok := metadataVersion(f.Path)
 		switch {
@@ -139,7 +145,7 @@ func (c *collection) strays(ctx context.Context, tbl *table.Table, found []Orpha
 			}
 		}
 	}
-	return nil
+	return other
 }
 
 // readable tells a file whose text is wrong from one that cannot be read.
