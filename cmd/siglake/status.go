@@ -167,6 +167,7 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		rep.TablesError = err.Error()
 	}
 	rep.Next = append(a.adviseRepair(back), a.adviseTables(err, rep.WAL.Lanes)...)
+	rep.Next = append(rep.Next, a.adviseRoom(rep.WAL.Lanes)...)
 	rep.Next = append(rep.Next, a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)

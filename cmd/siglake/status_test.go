@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
 // troubled is a site where everything that can be wrong is.
@@ -111,4 +112,37 @@ func TestStatus_says_who_had_the_locks(t *testing.T) {
 	require.NotContains(t, got, "last drain")
 	require.Contains(t, got, "2 segments of default/events set aside as unreadable; their rows are in no table\n")
 	require.Contains(t, got, "2 segments of default/events written for another incarnation of the table; they are kept and not drained\n")
+}
+
+// fullVolume has so many bytes left on the volume of a directory.
+type fullVolume struct {
+	vfs.FS
+
+	dir  string
+	free int64
+}
+
+func (f fullVolume) Space(dir string) (vfs.Space, error) {
+	if dir == f.dir {
+		return vfs.Space{Free: f.free, Total: 1 << 40}, nil
+	}
+	return vfs.Space{Free: 1 << 39, Total: 1 << 40}, nil
+}
+
+// A full volume is told as soon as something waits for it, not when that has waited for two minutes.
+func TestStatus_tells_of_a_full_volume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("default", "events", 3)
+	s.ok("drain", "--once")
+	warehouse := filepath.Join(s.dir, "warehouse")
+	s.fs = fullVolume{s.fs, warehouse, 1<<20 - 1}
+	require.NotContains(t, s.ok("status"), "too little", "nothing waits")
+	l := s.lane("default", "events")
+	s.put(l, segment.Sealed, 1, sealed(t, uuid.Nil, 5), time.Second)
+	require.Contains(t, s.ok("status"), "the volume of the warehouse has 1.0 MiB left ("+warehouse+"), too little for what waits in the log, 1 segment;")
+	s.fs = fullVolume{vfs.OS(), s.dir, 0}
+	require.Contains(t, s.ok("status"), "the volume of the catalog has 0 B left ("+s.dir+")")
+	s.fs = fullVolume{vfs.OS(), warehouse, 1 << 20}
+	require.NotContains(t, s.ok("status"), "too little", "a segment is small")
 }

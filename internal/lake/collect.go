@@ -50,7 +50,7 @@ type Collected struct {
 	// Others are other tables whose metadata files are at the location, abandoned or not. nil: nobody looked.
 	Others  []uuid.UUID
 	Orphans []OrphanFile
-	Bytes    int64 // of the orphans
+	Bytes   int64 // of the orphans
 
 	Deleted      int // of the orphans, when applied. What is not was reached since, or is in Err
 	DeletedBytes int64

@@ -327,6 +327,10 @@ func (w *work) again(ctx context.Context, err error) error {
 	}
 	w.tries++
 	l.metrics.commits.Add(ctx, 1, outcome(outcomeRetried))
+	if noSpace(err) { // after one more look: the attempt may have landed
+		w.last = err
+		return nil
+	}
 	if w.tries >= l.limits.attempts {
 		w.last = fmt.Errorf("give up after %d attempts: %w", w.tries, err)
 		return nil
