@@ -40,7 +40,7 @@ func mergedObjects(tb testing.TB, home string) []string {
 }
 
 // LAKE-1: on PostgreSQL and S3 a merge that is stopped at any of its rests leaves the table as it was and no object
-// behind, and the process after it merges the same files.
+// behind, and the process after it merges the same files. So does one that is stopped when it has the turn to commit.
 func TestCompact_stopped_on_postgres_and_s3(t *testing.T) {
 	t.Parallel()
 	home, access := newBucketHome(t)
@@ -48,6 +48,24 @@ func TestCompact_stopped_on_postgres_and_s3(t *testing.T) {
 	l := lakeOf(t, opt, hooks{})
 	segs := commitEach(t, events(t, l), mergeFiles)
 	before := everyCell(t, l)
+	// Between the rests no object is whole. One is when the turn to commit comes: the table is loaded then.
+	ctx, stop := context.WithCancel(t.Context())
+	f := &faultyCatalog{}
+	whole := 0
+	f.onLoad = func(int) error {
+		if whole = len(mergedObjects(t, home)); whole > 0 {
+			stop()
+		}
+		return nil
+	}
+	h := faults(f)
+	require.ErrorIs(t, newCompactor(lakeOf(t, opt, h)).round(ctx), context.Canceled)
+	stop()
+	require.Equal(t, 1, whole)
+	require.Zero(t, f.commits)
+	require.Empty(t, mergedObjects(t, home), "no catalog has heard of it")
+	require.Len(t, manifestFiles(t, l), mergeFiles)
+
 	stops := 0
 	for ; ; stops++ {
 		ctx, stop := context.WithCancel(t.Context())
