@@ -77,6 +77,7 @@ rehearse: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## lose the log's volume
 		$(GO) test -count=1 -v -timeout 4h -run '^$(if $(LOSSES),TestLosses,TestRehearse)$$' ./rehearse
 
 .PHONY: race
+# -short is this run's alone; CONTRIBUTING.md says what a test may leave out under it.
 race: $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the race detector over internal, exporter and extension
 	@scripts/need initdb psql
 	$(GO_CGO) test -race -short -timeout 30m -tags $(TAGS) ./internal/... ./exporter/... ./extension/...

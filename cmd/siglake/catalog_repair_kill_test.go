@@ -29,11 +29,8 @@ type repairWalk struct {
 func (w repairWalk) run(t *testing.T) {
 	t.Helper()
 	stride := 4
-	switch {
-	case os.Getenv("SIGLAKE_SOAK") != "":
+	if os.Getenv("SIGLAKE_SOAK") != "" {
 		stride = 1
-	case testing.Short():
-		stride = 8
 	}
 	var s *site
 	var kept string

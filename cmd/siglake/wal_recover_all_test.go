@@ -89,11 +89,8 @@ func TestWALRecover_all_that_a_bucket_can_hold_F1(t *testing.T) {
 // third ends the work: every object is in the root, byte for byte, and nothing else, and a drain makes the table exact.
 func TestWALRecover_kill_exact(t *testing.T) {
 	stride := 8
-	switch {
-	case os.Getenv("SIGLAKE_SOAK") != "":
+	if os.Getenv("SIGLAKE_SOAK") != "" {
 		stride = 1
-	case testing.Short():
-		stride = 15
 	}
 	id := func(n int) segment.ID {
 		if n < 4 {

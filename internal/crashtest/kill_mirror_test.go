@@ -138,11 +138,8 @@ func openLake(ctx context.Context, dir string) (*lake.Lake, error) {
 // left of an upload, and a recovery of all that the bucket has adds no row. PIN-1, MIR-1, LAKE-1, RET-1, BND-1.
 func TestKill_mirrored_D8(t *testing.T) {
 	stride := 12 // a step costs a second; the rest is for `make soak`
-	switch {
-	case os.Getenv("SIGLAKE_SOAK") != "":
+	if os.Getenv("SIGLAKE_SOAK") != "" {
 		stride = 1
-	case testing.Short(): // the race detector's run
-		stride = 30
 	}
 	dir := ""
 	killfs.Walk{

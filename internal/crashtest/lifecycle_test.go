@@ -58,13 +58,12 @@ func lifecycleTable(t *testing.T) (events []event) {
 // by a sweep that stops the machine in it, each operation that the simulation sees belongs to an event of the table, and
 // who does it is who the table says.
 func TestLifecycle_every_event_is_swept(t *testing.T) {
-	t.Parallel()
-	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 30
+		t.Skip("the simulation once more: the race detector has TestSimulation")
 	}
+	t.Parallel()
 	met := map[string]map[string]bool{}
-	for seed := uint64(1); seed <= seeds; seed++ {
+	for seed := uint64(1); seed <= 60; seed++ {
 		w := simulateSeed(t, planOf(seed), simBug{}, lastOperations)
 		require.Empty(t, w.unknown, "seed %d: no event of the table", seed)
 		for name, by := range w.met {

@@ -280,17 +280,7 @@ func TestAudit_a_record_that_cannot_be_used(t *testing.T) {
 // aside or void. And the gap that is there in the end is reported once and is in the record once. ORD-1, LOUD-1.
 func TestSweep_numbers(t *testing.T) {
 	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts, bytes := 0, make(encodings)
-			for sweepNumbers(t, policy, cuts, bytes) {
-				cuts++
-			}
-			require.Greater(t, cuts, 80)
-			t.Logf("%d cuts", cuts)
-		})
-	}
+	sweepCuts(t, 80, sweepNumbers)
 }
 
 func sweepNumbers(t *testing.T, policy simfs.Policy, n int, bytes encodings) (fired bool) {

@@ -24,7 +24,10 @@ import (
 // succeeds only shows that it is back; from then on the oldest come first, those that were tried in vain among them.
 func TestC2_a_long_outage(t *testing.T) {
 	t.Parallel()
-	const segments = 10_000
+	segments := 10_000
+	if testing.Short() { // under the race detector
+		segments = 1000
+	}
 	w := onDisk(t)
 	w.opt.Poll = time.Millisecond
 	var down atomic.Bool

@@ -13,17 +13,9 @@ import (
 // then once more inside what comes next: the command again, or a drain. check sees what is left of that.
 func sweepCommand(t *testing.T, least int, prepare func(w *world) (command func(*world) error, check func(*world))) {
 	t.Helper()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts := 0
-			for cutCommand(t, policy, cuts, prepare) {
-				cuts++
-			}
-			require.Greater(t, cuts, least)
-			t.Logf("%d cuts", cuts)
-		})
-	}
+	sweepCuts(t, least, func(t *testing.T, policy simfs.Policy, n int, _ encodings) bool {
+		return cutCommand(t, policy, n, prepare)
+	})
 }
 
 // cutCommand is false when the command ends before its n-th operation.

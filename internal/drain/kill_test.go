@@ -22,11 +22,8 @@ import (
 func TestKill_exact(t *testing.T) {
 	// Not parallel: between a fork and its exec the child has copies of the locks of tests beside it.
 	stride := 3 // a life costs 0.3 s, most of it the start-up of iceberg-go; the rest is for `make soak`
-	switch {
-	case os.Getenv("SIGLAKE_SOAK") != "":
+	if os.Getenv("SIGLAKE_SOAK") != "" {
 		stride = 1
-	case testing.Short(): // the race detector's run
-		stride = 10
 	}
 	ready, dir := "", ""
 	want := map[string]map[int64]int{}

@@ -267,7 +267,7 @@ func TestSweep_real_lake(t *testing.T) {
 	w, l := realWorld(t)
 	w.opt.Retain = 1 // what is proved leaves at once, so that every round starts from an empty log
 	cuts := 0
-	for k := 0; ; k += 5 {
+	for k := 0; ; k += 5 * stride() {
 		w.seal(spec{state: segment.Processing})
 		w.seal(spec{})
 		w.seal(spec{rows: 5})
@@ -286,6 +286,6 @@ func TestSweep_real_lake(t *testing.T) {
 		require.Empty(t, report.Failures)
 		require.Empty(t, w.states("events"))
 	}
-	require.Greater(t, cuts, 12)
+	require.Greater(t, cuts, 12/stride())
 	w.accountedIn(l)
 }

@@ -134,16 +134,7 @@ func TestPass_a_refusal_for_good_costs_one_look_R35(t *testing.T) {
 // the next life does it again, and no row of the old table's segments gets into the new one.
 func TestSweep_bind_R38(t *testing.T) {
 	t.Parallel()
-	for _, policy := range simfs.Policies() {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			cuts, bytes := 0, make(encodings)
-			for bindOnce(t, policy, cuts, bytes) {
-				cuts++
-			}
-			require.Greater(t, cuts, 20)
-		})
-	}
+	sweepCuts(t, 20, bindOnce)
 }
 
 func bindOnce(t *testing.T, policy simfs.Policy, n int, bytes encodings) (fired bool) {

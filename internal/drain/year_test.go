@@ -124,8 +124,11 @@ func (y *year) isCommitted(tenant, id string) bool {
 func TestYear_of_late_data(t *testing.T) {
 	soak := os.Getenv("SIGLAKE_SOAK") != ""
 	y := &year{tenants: 2, days: 30, rows: 20, want: map[string]map[string]map[int64]int{}}
-	if soak {
+	switch {
+	case soak:
 		y.tenants, y.days, y.rows = 20, 400, 200
+	case testing.Short(): // under the race detector
+		y.days = 8
 	}
 	var l *lake.Lake
 	y.world, l = realWorld(t)

@@ -48,10 +48,7 @@ func TestCompact_survives_a_stop_at_every_step(t *testing.T) {
 		return d.ops - before
 	}()
 	require.Greater(t, count, 12)
-	for stop := range count + 1 {
-		if testing.Short() && stop%4 > 0 {
-			continue // the race detector takes its time
-		}
+	for _, stop := range stops(count) {
 		t.Run(fmt.Sprint(stop), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -16,6 +16,9 @@ import (
 //
 // Not parallel: the heap is everybody's.
 func TestCompact_memory_is_bounded_by_its_limits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	const chunk, group, leaves, openFileBytes = 1 << 20, 2 << 20, 46, 4 << 20
 	var first uint64
 	for _, rowsEach := range []int{2048, 8192} {

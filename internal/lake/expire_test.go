@@ -206,7 +206,7 @@ func TestExpire_survives_a_stop_at_every_step(t *testing.T) {
 		return d.ops - before
 	}()
 	require.Greater(t, count, 3)
-	for stop := range count + 1 {
+	for _, stop := range stops(count) {
 		t.Run(fmt.Sprint(stop), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

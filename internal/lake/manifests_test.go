@@ -27,6 +27,9 @@ func manifestOf(name string, files int64, size int64) iceberg.ManifestFile {
 // However many commits a table takes, the entries that merges of manifests write again are a few for each file, no merge
 // takes more than it may, none takes a full manifest, and manifests stay few.
 func TestManifestRule_is_amortised(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	const head, entry = 6 << 10, 270 // bytes
 	for _, c := range []struct {
@@ -158,6 +161,9 @@ func watchedLake(t *testing.T, watch, plain iceio.IO) *Lake {
 
 // A commit reads and writes few manifests, all of them small: one that is full is not read again, whatever comes beside it.
 func TestCommit_leaves_full_manifests_alone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	const target, commits = 40 << 10, 140
 	l, disk := manifestSpy(t)

@@ -121,6 +121,9 @@ func bound(t *testing.T, day int32) []byte {
 // D11: a table that takes small commits for long has as many snapshots, manifests and metadata files as after the
 // first hundred.
 func TestMany_small_commits_D11(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	l := lakeAt(t, dir, hooks{})

@@ -156,6 +156,9 @@ func (r *readsIO) ReadFile(name string) ([]byte, error) {
 
 // A commit reads the table's metadata and the list of its manifests, and no manifest and no data file, however many the table has.
 func TestCommit_reads_no_manifest_R48(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	reads := &readsIO{syncIO: newSyncIO(osDisk{}), n: map[string]int{}}
 	l := watchedLake(t, reads, reads.syncIO)

@@ -188,6 +188,9 @@ func TestRetention_survives_every_answer(t *testing.T) {
 
 // Many days go in steps; merged files go like others, and a table that others have partitioned is left alone.
 func TestRetention_steps_merges_and_other_specs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{})
 	tbl := events(t, l)

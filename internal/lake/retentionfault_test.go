@@ -97,7 +97,7 @@ func TestRetention_survives_a_stop_at_every_step(t *testing.T) {
 	require.Greater(t, count, 6)
 	var stopped atomic.Int64
 	t.Cleanup(func() { require.Positive(t, stopped.Load()) })
-	for stop := range count + 1 {
+	for _, stop := range stops(count) {
 		t.Run(fmt.Sprint(stop), func(t *testing.T) {
 			t.Parallel()
 			d := newDrops(t)

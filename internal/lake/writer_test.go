@@ -176,6 +176,9 @@ func TestCommit_writes_one_file_at_a_time(t *testing.T) {
 //
 // Not parallel: the heap is everybody's.
 func TestCommit_memory_is_bounded_by_its_limits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // garbage is not what is measured
 	const chunk, group, leaves = 1 << 20, 2 << 20, 46
 	const bound = 4*chunk + 2*group + leaves*(2<<20)

@@ -57,13 +57,9 @@ func TestKill_exact(t *testing.T) {
 		}
 		return l.Close(t.Context())
 	}
-	stride := 1
-	if testing.Short() { // the race detector's run
-		stride = 7
-	}
 	var dir string
 	killfs.Walk{
-		Work: work, Stride: stride, Spread: 61,
+		Work: work, Stride: 1, Spread: 61,
 		Fresh: func() string {
 			require.NoError(t, os.RemoveAll(dir))
 			dir = filepath.Join(t.TempDir(), "wal")

@@ -48,11 +48,14 @@ type Walk struct {
 
 // Run makes w.Work live and die before its changes From, From+Stride, … until it runs through. Each death is followed by a
 // second one, without rest, in a next life that does the same work. Called first in a test, because in a child it does
-// the work and ends the process.
+// the work and ends the process. Under the race detector, which makes the start of each life slow, it is skipped.
 func (w Walk) Run(t *testing.T) {
 	t.Helper()
 	if dir := os.Getenv(dirKey); dir != "" {
 		die(w.Work, dir)
+	}
+	if testing.Short() {
+		t.Skip("a process that is killed tells the race detector nothing")
 	}
 	died, again := map[string]int{}, map[int]bool{}
 	deaths := 0
