@@ -53,7 +53,7 @@ func TestC2_a_long_outage(t *testing.T) {
 		require.NoError(t, err)
 		w.age(w.lane("events").Path(segment.Sealed, id.FileName()), time.Duration(segments-n)*time.Second)
 		sealed = append(sealed, id.String())
-		if n%500 == 0 {
+		if n%(segments/20) == 0 {
 			l.atOnce()
 			l.pass(t.Context(), t.Context())
 			require.Error(t, l.view().err)

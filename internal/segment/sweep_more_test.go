@@ -16,6 +16,9 @@ import (
 // A root and a lane are whole or absent after a crash anywhere in their making, and the second attempt keeps
 // what the first had made durable.
 func TestSweep_create(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for k := 0; ; k++ {
 		s := simfs.New(nil)
@@ -72,6 +75,9 @@ func createAll(s *simfs.FS) (uuid.UUID, error) {
 // The sweep can fail: each Move with a planted mistake is caught. The first is the reference's order, and what
 // we do where links are refused; siglake doctor warns of such volumes.
 func TestSweep_finds_planted_bugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
@@ -113,6 +119,9 @@ func TestSweep_finds_planted_bugs(t *testing.T) {
 // Resolve cut before every operation and run again comes to the same end: copies that contradict each other are
 // all in poison/ with a note, of others the longest is left; no content is lost (ONE-1, LOUD-1).
 func TestSweep_resolve(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdef", 100)
 	for _, tc := range []struct {

@@ -213,6 +213,9 @@ func (sc scene) stage(t *testing.T) (*simfs.FS, segment.Lane, []segment.ID, []st
 // recovery: no id is lost, one state per id, bytes as they were, no temporary file, pins untouched, records old
 // or new (ONE-1, LOUD-1, RET-1). An event that returned nil is durable.
 func TestSweep_crash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for _, sc := range scenes() {
 		t.Run(strings.ReplaceAll(sc.name, " ", "_"), func(t *testing.T) {
@@ -302,6 +305,9 @@ func recoverLane(s *simfs.FS) error {
 
 // A fault at any operation, then the same event again: done, as if nothing had been; durable.
 func TestSweep_fault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for _, sc := range scenes() {
 		t.Run(strings.ReplaceAll(sc.name, " ", "_"), func(t *testing.T) {
