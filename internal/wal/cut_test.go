@@ -15,6 +15,9 @@ import (
 // A1: an open segment cut at each of its bytes. Each start succeeds, each whole batch is kept, and each tail is told
 // once, with its file, where it begins and how long it is. ACK-2, LOUD-1.
 func TestA1_cut_at_every_byte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	whole, ends := partial(t, uuid.Nil)
 	ids := someIDs(len(whole) + 1)
