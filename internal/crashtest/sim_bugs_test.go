@@ -48,6 +48,7 @@ var simBugs = map[string]simBug{
 	"head not looked at":                {drainFS: func(disk vfs.FS) vfs.FS { return headless{disk} }, breaks: "ACK-1"},
 	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), needs: hasRot, breaks: "ACK-2"},
 	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, needs: hasRot, breaks: "LOUD-1"},
+	"checks of records not looked at":   {fs: uncheck, drainFS: uncheck, needs: hasRot, breaks: "ACK-1"},
 	"a refused deletion taken for done": {store: func(s simStore) objstore.Store { return keeping{s} }, breaks: "BND-1"},
 }
 

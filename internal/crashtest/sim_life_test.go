@@ -69,6 +69,7 @@ func (w *sim) boot() *sync.WaitGroup {
 		}
 		if w.alive(theDrain) == nil {
 			if w.plan.operator {
+				w.mend()
 				w.repair()
 				w.requeue()
 			}

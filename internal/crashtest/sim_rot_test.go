@@ -21,12 +21,17 @@ type rot struct {
 
 // What rots.
 const (
-	rotSegment = "segment" // behind its seal, in any state; its pin is the same file
-	rotObject  = "object"  // of the mirror
-	rotNote    = "note"    // in poison/
+	rotSegment = "segment"                 // behind its seal, in any state; its pin is the same file
+	rotObject  = "object"                  // of the mirror
+	rotNote    = "note"                    // in poison/
+	rotRecord  = "record"                  // what is beside the segments: head, owner and their like
+	rotActive  = "copy of an open segment" // in the mirror
 )
 
-var rotPlaces = []string{rotSegment, rotSegment, rotObject, rotObject, rotNote}
+var rotPlaces = []string{rotSegment, rotSegment, rotObject, rotObject, rotNote, rotRecord, rotRecord, rotRecord, rotActive}
+
+// records are the small files of the log.
+var records = []string{"owner", "head", "numbers.json", segment.RetentionName}
 
 // rotEvery is how many operations come between two looks for something to rot.
 const rotEvery = 10
@@ -53,7 +58,7 @@ func (w *sim) rot(k int, r rot) bool {
 	}
 	slices.SortFunc(from, func(a, b string) int { return cmp.Compare(w.stable(a), w.stable(b)) })
 	name := from[r.pick%uint64(len(from))]
-	if r.where == rotObject {
+	if r.where == rotObject || r.where == rotActive {
 		body := slices.Clone(w.store.Objects()[name])
 		r.change(body)
 		w.store.Set(name, body)
@@ -61,7 +66,7 @@ func (w *sim) rot(k int, r rot) bool {
 		return false // it is not at rest
 	}
 	w.say("%d ===== %s %s rots", k, r.where, w.stable(name))
-	if r.where != rotNote {
+	if r.where != rotNote && r.where != rotRecord {
 		w.mu.Lock()
 		w.rotten[idIn(name)] = true
 		w.mu.Unlock()
@@ -83,13 +88,17 @@ func (r rot) change(b []byte) {
 
 // rottable are the files or objects of a place.
 func (w *sim) rottable(where string) (out []string) {
-	if where == rotObject {
+	switch where {
+	case rotObject, rotActive:
 		for key := range w.store.Objects() {
-			if strings.HasSuffix(key, ".arrow") && !strings.HasPrefix(key, "_active/") {
+			if key != marker && strings.HasPrefix(key, "_active/") == (where == rotActive) {
 				out = append(out, key)
 			}
 		}
 		return out
+	case rotRecord:
+		m := &machine{disk: w.disk}
+		return m.files(func(base string) bool { return slices.Contains(records, base) })
 	}
 	suffix := map[string]string{rotSegment: ".arrow", rotNote: ".json"}[where]
 	m := &machine{disk: w.disk}

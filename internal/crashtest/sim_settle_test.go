@@ -33,6 +33,7 @@ func (w *sim) settle() {
 	w.calm = true
 	w.mu.Unlock()
 	w.landing.Wait()
+	w.mend()
 	w.repair()
 	// All that the mirror has comes back: what the tables have they do not take twice, and what a power cut took from the
 	// log before it was promised may be there.

@@ -28,8 +28,20 @@ func TestJoined_says_each_thing_once(t *testing.T) {
 // A record of a lane that is damaged stops the lane with an error that names it, once however many segments meet it. Moved away,
 // the drain goes on, and no row is lost or doubled.
 func TestOnce_names_a_damaged_record_once(t *testing.T) {
-	for _, name := range []string{"owner", "head"} {
-		t.Run(name, func(t *testing.T) {
+	flipped := func(b []byte) []byte { b[len(b)/3] ^= 1; return b } // still a UUID, in either
+	garbage := func([]byte) []byte { return []byte("garbage") }
+	for _, c := range []struct {
+		how    string
+		name   string
+		damage func([]byte) []byte
+	}{
+		{"garbage", "owner", garbage},
+		{"garbage", "head", garbage},
+		{"one_bit", "owner", flipped},
+		{"one_bit", "head", flipped},
+	} {
+		name := c.name
+		t.Run(name+"/"+c.how, func(t *testing.T) {
 			w := onDisk(t)
 			for range 4 {
 				w.seal(spec{})
@@ -40,8 +52,10 @@ func TestOnce_names_a_damaged_record_once(t *testing.T) {
 			}
 			w.seal(spec{})
 			file := w.lane("events").Path("", name)
-			require.NoError(t, vfs.WriteFile(w.fs, file, []byte("garbage")))
-			err := w.once().Failures["default/events"]
+			b, err := vfs.ReadFile(w.fs, file)
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFile(w.fs, file, c.damage(b)))
+			err = w.once().Failures["default/events"]
 			require.ErrorContains(t, err, "restore it, or move it out of the log")
 			require.Equal(t, 1, strings.Count(err.Error(), file), err)
 			require.NoError(t, w.fs.Remove(file))

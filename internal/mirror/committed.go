@@ -3,7 +3,6 @@ package mirror
 import (
 	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +15,6 @@ import (
 )
 
 const recordFormat = 1
-
-// errRecord says that mirror-retention.json is damaged.
-var errRecord = errors.New("mirror: damaged record")
 
 // record is the file mirror-retention.json of a root: since when segments with an object in the mirror are known to be
 // committed. It proves nothing: the tables are asked again before an object goes. Without it every object waits once
@@ -37,7 +33,7 @@ type committedRuns struct {
 
 // readRecord returns the record of a root, an empty one if it has none.
 //
-//	errors  errRecord if it is damaged, segment.ErrFormat if a newer version wrote it
+//	errors  segment.ErrRecord if it is damaged, segment.ErrFormat if a newer version wrote it
 func readRecord(root *segment.Root) (sinces, error) {
 	b, err := vfs.ReadFile(root.FS(), recordName(root))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,24 +51,24 @@ func recordName(root *segment.Root) string {
 
 func parseRecord(b []byte) (sinces, error) {
 	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", segment.RetentionName, errRecord, err)
+	if err := segment.DecodeRecord(b, &r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", segment.RetentionName, err)
 	}
 	if r.Format > recordFormat {
 		return nil, fmt.Errorf("read %s: %w: %d, this version knows %d", segment.RetentionName, segment.ErrFormat, r.Format, recordFormat)
 	}
 	if r.Format != recordFormat {
-		return nil, fmt.Errorf("read %s: %w: format %d", segment.RetentionName, errRecord, r.Format)
+		return nil, fmt.Errorf("read %s: %w: format %d", segment.RetentionName, segment.ErrRecord, r.Format)
 	}
 	out := sinces{}
 	for _, c := range r.Committed {
 		var w [6]byte
 		if n, err := hex.Decode(w[:], []byte(c.Writer)); err != nil || n != len(w) || segment.WriterName(w) != c.Writer {
-			return nil, fmt.Errorf("read %s: %w: writer %.40q", segment.RetentionName, errRecord, c.Writer)
+			return nil, fmt.Errorf("read %s: %w: writer %.40q", segment.RetentionName, segment.ErrRecord, c.Writer)
 		}
 		for _, s := range c.Numbers {
 			if s[0] < 1 || s[0] > s[1] {
-				return nil, fmt.Errorf("read %s: %w: numbers %d to %d", segment.RetentionName, errRecord, s[0], s[1])
+				return nil, fmt.Errorf("read %s: %w: numbers %d to %d", segment.RetentionName, segment.ErrRecord, s[0], s[1])
 			}
 		}
 		out[w] = append(out[w], since{at: c.At, numbers: segment.NewSpans(c.Numbers...)})
@@ -147,11 +143,11 @@ func (s sinces) write(root *segment.Root) error {
 		}
 	}
 	slices.SortFunc(r.Committed, func(a, b committedRuns) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Writer, b.Writer)) })
-	b, err := json.Marshal(r)
+	b, err := segment.EncodeRecord(r)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", segment.RetentionName, err)
 	}
-	return vfs.WriteFile(root.FS(), recordName(root), append(b, '\n'))
+	return vfs.WriteFile(root.FS(), recordName(root), b)
 }
 
 // sightings collect numbers by writer and time.

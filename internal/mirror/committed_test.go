@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
-// The golden file of format 1 is read and written, byte for byte.
+// The golden file of format 1 is read and written, byte for byte; the one without a check is read.
 func TestRecord_golden(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile("testdata/mirror-retention.json")
@@ -31,4 +32,11 @@ func TestRecord_golden(t *testing.T) {
 	b, err := vfs.ReadFile(root.FS(), recordName(root))
 	require.NoError(t, err)
 	require.Equal(t, string(golden), string(b))
+	unchecked, err := os.ReadFile("testdata/mirror-retention-unchecked.json")
+	require.NoError(t, err)
+	before, err := parseRecord(unchecked)
+	require.NoError(t, err)
+	require.Equal(t, s, before)
+	_, err = parseRecord(bytes.Replace(golden, []byte("2026"), []byte("2022"), 1))
+	require.ErrorIs(t, err, segment.ErrRecord)
 }

@@ -135,7 +135,7 @@ func (r *Retention) jumped(now time.Time) (by time.Duration, yes bool) {
 // load reads the record; a damaged one is begun anew, so every object waits once more.
 func (r *Retention) load(root *segment.Root) (sinces, error) {
 	rec, err := readRecord(root)
-	if errors.Is(err, errRecord) {
+	if errors.Is(err, segment.ErrRecord) {
 		r.opt.Logger.Warn("record of the mirror's retention is damaged and begun anew; its objects stay for another term", zap.Error(err))
 		return sinces{}, nil
 	}

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
-
-// ErrRecord says that a record of ours is there and is damaged.
-var ErrRecord = errors.New("segment: damaged record")
 
 const (
 	numbersFormat = 1
@@ -64,8 +60,8 @@ func (l Lane) Numbers() (Numbers, bool, error) {
 
 func parseNumbers(b []byte) (Numbers, error) {
 	var n Numbers
-	if err := json.Unmarshal(b, &n); err != nil {
-		return Numbers{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	if err := DecodeRecord(b, &n); err != nil {
+		return Numbers{}, err
 	}
 	if n.Format > numbersFormat {
 		return Numbers{}, fmt.Errorf("%w: %d, this version knows %d", ErrFormat, n.Format, numbersFormat)
@@ -99,11 +95,11 @@ func isWriter(s string) bool {
 // Idempotent. Only the holder of drain.lock calls it.
 func (l Lane) WriteNumbers(n Numbers) error {
 	n.Format = numbersFormat
-	b, err := json.Marshal(n)
+	b, err := EncodeRecord(n)
 	if err != nil {
 		return fmt.Errorf("write %s of lane %s: %w", numbersName, l.Key(), err)
 	}
-	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, numbersName), append(b, '\n'))
+	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, numbersName), b)
 }
 
 // SetNumbersAside renames a damaged record to numbers.json.damaged, for inspection; the last one wins. Durable

@@ -91,11 +91,14 @@ func TestNumbers_record(t *testing.T) {
 	b, err := vfs.ReadFile(s, "/wal/default/events/numbers.json")
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(b))
+	newer, err := EncodeRecord(map[string]any{"format": 2, "more": true})
+	require.NoError(t, err)
 
 	for text, is := range map[string]error{
 		``:              ErrRecord,
 		`{"format":0}`:  ErrRecord,
 		`{"format":2}`:  ErrFormat,
+		string(newer):   ErrFormat,
 		`{"format":1}x`: ErrRecord,
 		`{"format":1,"writers":[{"writer":"01"}]}`:                                           ErrRecord,
 		`{"format":1,"writers":[{"writer":"0100000000FF"}]}`:                                 ErrRecord,

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,9 +27,26 @@ func (l Lane) Owner() (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), err)
 	}
-	u, err := uuid.Parse(strings.TrimSpace(string(b)))
+	u, err := parseOwner(string(b))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("read %s of lane %s: %s: %w; %s", ownerName, l.Key(), name, err, damagedRecord)
+	}
+	return u, nil
+}
+
+// parseOwner reads a UUID and its check, which owners of before do not have.
+func parseOwner(text string) (uuid.UUID, error) {
+	text, whole := strings.CutSuffix(text, "\n")
+	text, check, checked := strings.Cut(text, " ")
+	if !whole || checked && check != checkOf([]byte(text)) {
+		return uuid.Nil, fmt.Errorf("%w: the check does not match", ErrRecord)
+	}
+	u, err := uuid.Parse(text)
+	if err == nil && u.String() != text {
+		err = errors.New("not as it is written")
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return u, nil
 }
@@ -38,7 +54,7 @@ func (l Lane) Owner() (uuid.UUID, error) {
 // WriteOwner names the table. Durable when it returns nil; a crash leaves the old owner or the new one.
 // Idempotent. Only the holder of drain.lock calls it.
 func (l Lane) WriteOwner(table uuid.UUID) error {
-	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, ownerName), []byte(table.String()+"\n"))
+	return vfs.WriteFile(l.root.fs, filepath.Join(l.dir, ownerName), []byte(table.String()+" "+checkOf([]byte(table.String()))+"\n"))
 }
 
 // Head is the newest state of the table that the drain has committed to. A catalog that is older than it has
@@ -61,7 +77,7 @@ func (l Lane) readHead(name string) (Head, bool, error) {
 		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), err)
 	}
 	var h Head
-	if err := json.Unmarshal(b, &h); err != nil {
+	if err := DecodeRecord(b, &h); err != nil {
 		return Head{}, false, fmt.Errorf("read %s of lane %s: %s: %w; %s", headName, l.Key(), name, err, damagedRecord)
 	}
 	return h, true, nil
@@ -86,11 +102,11 @@ func (l Lane) WriteHead(h Head) error {
 }
 
 func (l Lane) writeHead(name string, h Head) error {
-	b, err := json.Marshal(h)
+	b, err := EncodeRecord(h)
 	if err != nil {
 		return fmt.Errorf("write %s of lane %s: %w", headName, l.Key(), err)
 	}
-	return vfs.WriteFile(l.root.fs, name, append(b, '\n'))
+	return vfs.WriteFile(l.root.fs, name, b)
 }
 
 func isFormer(st State, file string) bool { return st == Stale && file == headName }
