@@ -150,6 +150,7 @@ func (w *sim) drainOptions(p *proc) drain.Options {
 	return drain.Options{
 		FS: p.fs, WAL: root, Catalog: w.plant.catalogOf(simCatalog{p}), GateAge: w.plan.gateAge, GateBytes: w.plan.gateBytes,
 		Retain: w.plan.retain, RetainPartial: w.plan.retain, Grace: 5 * time.Second, Holder: p.name,
+		Poll: 1007 * time.Millisecond, // never at the time of a look at drain.wake: which of the two came first nobody could reproduce
 	}
 }
 
