@@ -166,6 +166,9 @@ const boundedSeeds = 400
 // The simulation can fail: each planted bug breaks its promise within a bounded number of seeds, and its seed breaks it
 // again.
 func TestSimulation_planted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("that the simulation can fail is not the race detector's to show")
+	}
 	t.Parallel()
 	for _, name := range names(simBugs) {
 		t.Run(name, func(t *testing.T) {

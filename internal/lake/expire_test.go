@@ -238,6 +238,9 @@ func TestExpire_survives_a_stop_at_every_step(t *testing.T) {
 // LAKE-1: when the snapshots and the proof of a segment are long gone, offering it again, from this process or
 // another, writes nothing.
 func TestExpire_then_a_replay_of_everything_R2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	h := hooks{limits: limits{proofEntries: 4}}

@@ -15,6 +15,9 @@ type adder struct{ id, sequence int64 }
 // Manifests are merged inside of commits of rows. What a merged one says of each file is what the commit said that
 // added it, its own counts are right, and so are those of the snapshots.
 func TestMerge_says_what_was_merged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{})
 	tbl := events(t, l)

@@ -153,6 +153,9 @@ func TestProof_time_never_goes_back(t *testing.T) {
 }
 
 func TestProof_is_compact(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	l := limits{}.orDefault()
 	p := proof{table: uuid.New()}

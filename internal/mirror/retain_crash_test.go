@@ -222,6 +222,9 @@ type cutAt struct {
 
 // The sweep can fail.
 func TestCrash_retention_sweep_finds_planted_bugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("that the sweep can fail is not the race detector's to show")
+	}
 	t.Parallel()
 	for name, bug := range map[string]retentionBug{
 		"all is taken for committed": {tables: func(*lakeWorld) mirrorTables {
