@@ -42,11 +42,11 @@ func restSource(opt Options) (source, error) {
 	_, word, _ := strings.Cut(opt.REST.Credential, ":")
 	return source{
 		name: redactURL(opt.Catalog), secrets: secrets{opt.REST.Token, opt.REST.Credential, word},
-		open: func(ctx context.Context, _ string) (opened, error) { return openREST(ctx, uri, opt.REST, opt.ReadOnly) },
+		open: func(ctx context.Context, _ string) (opened, error) { return openREST(ctx, uri, redactURL(opt.Catalog), opt.REST, opt.ReadOnly) },
 	}, nil
 }
 
-func openREST(ctx context.Context, uri string, opt REST, readOnly bool) (_ opened, err error) {
+func openREST(ctx context.Context, uri, name string, opt REST, readOnly bool) (_ opened, err error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: opt.TLS, ForceAttemptHTTP2: true,
 		ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 4,
@@ -73,8 +73,9 @@ func openREST(ctx context.Context, uri string, opt REST, readOnly bool) (_ opene
 	if err != nil {
 		return opened{}, restAdvice(err, readOnly)
 	}
+	named := restCatalog{cat, name}
 	return opened{
-		cat: restCatalog{cat}, make: restCatalog{cat}.make, register: restCatalog{cat}.register,
+		cat: named, make: named.make, register: named.register,
 		close: func() error {
 			err := cat.Close()
 			transport.CloseIdleConnections()
@@ -94,14 +95,61 @@ func restAdvice(err error, readOnly bool) error {
 	return err
 }
 
-type restCatalog struct{ *rest.Catalog }
+// restCatalog says in its errors which catalog they are of and what was asked of it: the texts of servers do not.
+type restCatalog struct {
+	*rest.Catalog
+
+	name string // without credentials
+}
+
+// of is the error of a call about a table or a namespace.
+func (c restCatalog) of(what string, id table.Identifier, err error) error {
+	if err == nil {
+		return nil
+	}
+	if len(id) == 0 {
+		return fmt.Errorf("catalog %s, %s: %w", c.name, what, err)
+	}
+	return fmt.Errorf("catalog %s, %s %s: %w", c.name, what, strings.Join(id, "."), err)
+}
+
+func (c restCatalog) LoadTable(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	t, err := c.Catalog.LoadTable(ctx, id)
+	return t, c.of("table", id, err)
+}
+
+func (c restCatalog) CommitTable(
+	ctx context.Context, id table.Identifier, r []table.Requirement, u []table.Update,
+) (table.Metadata, string, error) {
+	meta, location, err := c.Catalog.CommitTable(ctx, id, r, u)
+	return meta, location, c.of("table", id, err)
+}
+
+func (c restCatalog) CheckNamespaceExists(ctx context.Context, ns table.Identifier) (bool, error) {
+	there, err := c.Catalog.CheckNamespaceExists(ctx, ns)
+	return there, c.of("namespace", ns, err)
+}
+
+func (c restCatalog) CreateNamespace(ctx context.Context, ns table.Identifier, props iceberg.Properties) error {
+	return c.of("namespace", ns, c.Catalog.CreateNamespace(ctx, ns, props))
+}
+
+func (c restCatalog) ListNamespaces(ctx context.Context, parent table.Identifier) ([]table.Identifier, error) {
+	out, err := c.Catalog.ListNamespaces(ctx, parent)
+	return out, c.of("list of namespaces", parent, err)
+}
+
+func (c restCatalog) DropNamespace(ctx context.Context, ns table.Identifier) error {
+	return c.of("namespace", ns, c.Catalog.DropNamespace(ctx, ns))
+}
 
 func (c restCatalog) tableNames(ctx context.Context, ns table.Identifier) ([]table.Identifier, error) {
-	return listed(c.ListTables(ctx, ns))
+	out, err := listed(c.ListTables(ctx, ns))
+	return out, c.of("tables of namespace", ns, err)
 }
 
 func (c restCatalog) dropTable(ctx context.Context, id table.Identifier) error {
-	return c.PurgeTable(ctx, id)
+	return c.of("table", id, c.PurgeTable(ctx, id))
 }
 
 // make asks the server for a table, in one request: it makes one if there is none of the name, and whoever comes second
@@ -112,7 +160,7 @@ func (c restCatalog) make(ctx context.Context, id table.Identifier, b birth) (st
 	t, err := c.CreateTable(ctx, id, b.schema, catalog.WithPartitionSpec(&b.spec), catalog.WithSortOrder(b.order),
 		catalog.WithProperties(b.props), catalog.WithLocation(b.location))
 	if err != nil {
-		return "", err
+		return "", c.of("table", id, err)
 	}
 	return t.MetadataLocation(), nil
 }
@@ -120,5 +168,5 @@ func (c restCatalog) make(ctx context.Context, id table.Identifier, b birth) (st
 // register makes a table known that the server does not have.
 func (c restCatalog) register(ctx context.Context, id table.Identifier, metadata string) error {
 	_, err := c.RegisterTable(ctx, id, metadata)
-	return err
+	return c.of("table", id, err)
 }
