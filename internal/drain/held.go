@@ -17,6 +17,14 @@ var errLockLost = errors.New("the lock of the drain is lost")
 // held is the lock of a root, and a file system that changes no name once the lock is lost. The lock is the file's and not the
 // name's, so the system does not notice when somebody removes the name, and another drain can hold the next file of it. Two
 // drains that move the same segments can lose one (ADR 0004).
+//
+// What changes no name is let through, because it harms nobody once the lock is lost:
+//
+//	a modification time  is set to now, of a segment whose rows were found in the table. It makes the next holder wait longer, to
+//	                     retire it or at the gate. Whether a segment is looked up goes by the time in its id, or an earlier one
+//	a temporary file     of a record or a note: made under a name that is not there, or else it must be removed, which is refused.
+//	                     So the next holder's is never written to; it removes ours, and we write on into a file without a name
+//	a directory          is there already, or empty
 type held struct {
 	vfs.FS
 	path  string
