@@ -83,6 +83,29 @@ func TestHeld_changes_no_name_once_lost(t *testing.T) {
 	}
 }
 
+// A record that the next holder is about to publish is not written to by the last one, which makes no look at temporary files.
+func TestHeld_leaves_the_temporary_file_of_the_next_holder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	last, err := hold(vfs.OS(), dir, "last")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, last.Close()) }()
+	require.NoError(t, vfs.OS().Remove(filepath.Join(dir, segment.DrainLockName)))
+	next, err := hold(vfs.OS(), dir, "next")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, next.Close()) }()
+	record := filepath.Join(dir, "head")
+	f, err := next.Create(vfs.TempName(record))
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("next"), 0)
+	require.NoError(t, errors.Join(err, f.Close()))
+	require.ErrorIs(t, vfs.WriteFile(last, record, []byte("last")), errLockLost)
+	text, err := vfs.ReadFile(vfs.OS(), vfs.TempName(record))
+	require.NoError(t, err)
+	require.Equal(t, "next", string(text))
+	require.NoError(t, vfs.WriteFile(next, record, []byte("next")))
+}
+
 // The same trouble with another file name in it each time is told once: who takes it for a new one begins to count anew how
 // long it has lasted, and answers that all is well.
 func TestRun_the_same_trouble_is_told_once(t *testing.T) {
