@@ -42,7 +42,9 @@ func restSource(opt Options) (source, error) {
 	_, word, _ := strings.Cut(opt.REST.Credential, ":")
 	return source{
 		name: redactURL(opt.Catalog), secrets: secrets{opt.REST.Token, opt.REST.Credential, word},
-		open: func(ctx context.Context, _ string) (opened, error) { return openREST(ctx, uri, redactURL(opt.Catalog), opt.REST, opt.ReadOnly) },
+		open: func(ctx context.Context, _ string) (opened, error) {
+			return openREST(ctx, uri, redactURL(opt.Catalog), opt.REST, opt.ReadOnly)
+		},
 	}, nil
 }
 
