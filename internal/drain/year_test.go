@@ -175,7 +175,7 @@ func (y *year) whileDraining(today time.Time, first map[string]string, more bool
 	for tenant := range open {
 		at[tenant] = time.Now()
 	}
-	limit := time.Now().Add(time.Duration(y.tenants*y.days) * time.Second)
+	limit := time.Now().Add(5*time.Minute + time.Duration(y.tenants*y.days)*time.Second)
 	for next := 0; ; next++ {
 		require.True(y.t, time.Now().Before(limit), "not drained: %d segments left", y.left())
 		for tenant, id := range open {
