@@ -151,12 +151,12 @@ func (w *work) look(ctx context.Context) ([]part, state, error) {
 // missing compares the batch with the proof and, where the proof cannot tell, with the rows of the table.
 func (w *work) missing(ctx context.Context, st state) ([]part, error) {
 	listed := st.proof.rows()
-	w.t.recall.see(st.proof, w.t.lake.limits)
+	w.t.dropped.see(st.proof, w.t.lake.limits)
 	var ask []string
 	for _, s := range w.batch {
 		_, inProof := listed[s.ID]
 		made, ok := madeAt(s)
-		if !inProof && w.out.Committed[s.ID] < s.Rows && (s.Doubtful || !ok || !w.t.recall.rulesOut(s.ID, made)) {
+		if !inProof && w.out.Committed[s.ID] < s.Rows && (s.Doubtful || !ok || !w.t.dropped.rulesOut(s.ID, made)) {
 			ask = append(ask, s.ID)
 		}
 	}
@@ -266,10 +266,14 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.t.lake.limits.commitTimeout)
 	defer cancel()
+	sent, inDoubt := w.files.sent, w.inDoubt
 	w.files.sent, w.inDoubt = true, true
 	made, err := tx.Commit(ctx)
 	if err == nil {
 		err = w.t.lake.stillThere() // or the answer came from a file that no longer has a name
+	}
+	if _, ok := errors.AsType[notAskedError](err); ok && noSpace(err) { // the room that the files take is needed
+		w.files.sent, w.inDoubt = sent, inDoubt
 	}
 	if err != nil {
 		return err

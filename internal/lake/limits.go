@@ -19,9 +19,9 @@ type limits struct {
 	// proofEntries and proofBytes bound the proof apart from the newest commit, whose ids always stay.
 	proofEntries int
 	proofBytes   int
-	// recallEntries and recallAge bound what a process remembers of the ids that a table's proof has dropped: 130 bytes each.
-	recallEntries int
-	recallAge     time.Duration
+	// droppedEntries and droppedAge bound what a process remembers of the ids that a table's proof has dropped: 130 bytes each.
+	droppedEntries int
+	droppedAge     time.Duration
 	// fileBytes is the size, compressed, at which a data file ends (design: 128 MiB).
 	fileBytes int64
 	// rowGroupBytes is the size, compressed, at which a row group ends: this much is held in memory.
@@ -47,24 +47,24 @@ type limits struct {
 
 func (l limits) orDefault() limits {
 	return limits{
-		partitions:    cmp.Or(l.partitions, 200),
-		scattered:     cmp.Or(l.scattered, 2000),
-		fileRows:      cmp.Or(l.fileRows, 50),
-		segments:      cmp.Or(l.segments, 2048),
-		proofEntries:  cmp.Or(l.proofEntries, 2048),
-		proofBytes:    cmp.Or(l.proofBytes, 128<<10),
-		recallEntries: cmp.Or(l.recallEntries, 32<<10),
-		recallAge:     cmp.Or(l.recallAge, 15*time.Minute),
-		fileBytes:     cmp.Or(l.fileBytes, 128<<20),
-		rowGroupBytes: cmp.Or(l.rowGroupBytes, 64<<20),
-		chunkRows:     cmp.Or(l.chunkRows, 8192),
-		chunkBytes:    cmp.Or(l.chunkBytes, 16<<20),
-		attempts:      cmp.Or(l.attempts, 20),
-		commitTimeout: cmp.Or(l.commitTimeout, time.Minute),
-		storePatience: cmp.Or(l.storePatience, 3*time.Minute),
-		backoff:       cmp.Or(l.backoff, 50*time.Millisecond),
-		backoffMax:    cmp.Or(l.backoffMax, 5*time.Second),
-		turnWait:      cmp.Or(l.turnWait, 30*time.Second),
-		orphanAge:     cmp.Or(l.orphanAge, LeastOrphanAge),
+		partitions:     cmp.Or(l.partitions, 200),
+		scattered:      cmp.Or(l.scattered, 2000),
+		fileRows:       cmp.Or(l.fileRows, 50),
+		segments:       cmp.Or(l.segments, 2048),
+		proofEntries:   cmp.Or(l.proofEntries, 2048),
+		proofBytes:     cmp.Or(l.proofBytes, 128<<10),
+		droppedEntries: cmp.Or(l.droppedEntries, 32<<10),
+		droppedAge:     cmp.Or(l.droppedAge, 15*time.Minute),
+		fileBytes:      cmp.Or(l.fileBytes, 128<<20),
+		rowGroupBytes:  cmp.Or(l.rowGroupBytes, 64<<20),
+		chunkRows:      cmp.Or(l.chunkRows, 8192),
+		chunkBytes:     cmp.Or(l.chunkBytes, 16<<20),
+		attempts:       cmp.Or(l.attempts, 20),
+		commitTimeout:  cmp.Or(l.commitTimeout, time.Minute),
+		storePatience:  cmp.Or(l.storePatience, 3*time.Minute),
+		backoff:        cmp.Or(l.backoff, 50*time.Millisecond),
+		backoffMax:     cmp.Or(l.backoffMax, 5*time.Second),
+		turnWait:       cmp.Or(l.turnWait, 30*time.Second),
+		orphanAge:      cmp.Or(l.orphanAge, LeastOrphanAge),
 	}
 }

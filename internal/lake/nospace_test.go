@@ -25,9 +25,9 @@ func TestCommit_tells_a_full_disk_at_the_first_try(t *testing.T) {
 			}
 			return func() { d.fail = nil }
 		},
-		"a quota": func(_ *testing.T, _ *Lake, d *spyDisk) func() {
+		"a quota, met when it is written": func(_ *testing.T, _ *Lake, d *spyDisk) func() {
 			d.fail = func(op, path string) error {
-				if op == "create" && strings.Contains(filepath.Base(path), metadataSuffix) {
+				if op == "sync" && strings.Contains(filepath.Base(path), metadataSuffix) {
 					return syscall.EDQUOT
 				}
 				return nil
@@ -48,7 +48,9 @@ func TestCommit_tells_a_full_disk_at_the_first_try(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := &spyDisk{}
-			l := lakeAt(t, t.TempDir(), spied(t, d))
+			dir := t.TempDir()
+			warehouse := filepath.Join(dir, "warehouse", "siglake.db", "events")
+			l := lakeAt(t, dir, spied(t, d))
 			waits := 0
 			l.wait = func(context.Context, time.Duration) error { waits++; return nil }
 			tbl := events(t, l)
@@ -56,12 +58,20 @@ func TestCommit_tells_a_full_disk_at_the_first_try(t *testing.T) {
 			_, err := tbl.Commit(t.Context(), []Segment{first})
 			require.NoError(t, err)
 
+			files := func() []string {
+				return append(filesUnder(t, filepath.Join(warehouse, "data"), ".parquet"), filesUnder(t, warehouse, metadataSuffix)...)
+			}
+			before := files()
+			require.Len(t, before, 3)
 			empty := fill(t, l, d)
 			seg := newSegment(t, 2, 4)
 			out, err := tbl.Commit(t.Context(), []Segment{seg})
 			require.True(t, noSpace(err), "%v", err)
 			require.Zero(t, waits, "%v", err)
 			require.Zero(t, out.RowsWritten)
+			if name != "the catalog file" { // which was asked, so that its answer has to be looked for
+				require.Equal(t, before, files(), "each try would take more of the room that is missing")
+			}
 
 			empty()
 			_, err = tbl.Commit(t.Context(), []Segment{seg})

@@ -94,7 +94,7 @@ func (c sqlCatalog) loadError(ctx context.Context, id table.Identifier, err erro
 //
 //	durable  on return of nil
 //	errors   table.ErrCommitFailed: the database points to another by now. A requirement that does not hold is a plain
-//	         error. After others it may have landed
+//	         error. notAskedError: nothing was sent. After others it may have landed
 func (c sqlCatalog) CommitTable(
 	ctx context.Context, id table.Identifier, requires []table.Requirement, updates []table.Update,
 ) (table.Metadata, string, error) {
@@ -125,7 +125,10 @@ func (c sqlCatalog) CommitTable(
 		return nil, "", fmt.Errorf("find a place for the metadata of %s: %w", name, err)
 	}
 	if err := writeMetadata(ctx, location, meta); err != nil {
-		return nil, "", fmt.Errorf("write %s: %w", location, err)
+		if at, serr := storesOf(ctx); serr == nil {
+			_ = at.Remove(location) // nobody knows of it, and it may be what fills the disk
+		}
+		return nil, "", notAskedError{fmt.Errorf("write %s: %w", location, err)}
 	}
 	n, err := c.repoint(ctx, id, base.location, location)
 	if err != nil {
@@ -137,6 +140,11 @@ func (c sqlCatalog) CommitTable(
 	c.remember(id, location, meta)
 	return meta, location, nil
 }
+
+// notAskedError is one before the catalog was asked for anything: nothing can have landed.
+type notAskedError struct{ error }
+
+func (e notAskedError) Unwrap() error { return e.error }
 
 // first commits to a table of which nothing is remembered, or that another program has named in another way.
 func (c sqlCatalog) first(

@@ -65,7 +65,7 @@ type Table struct {
 	// was left to merge then. Of whoever has the turn.
 	unmerged int
 	looked   bool
-	recall   recall
+	dropped  dropped
 
 	mu       sync.Mutex
 	head     head

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// recall is what a process has seen in the proofs of a table and they have dropped since (ADR 0034). It keeps the coverage
+// dropped is what a process has seen in the proofs of a table and they have dropped since (ADR 0034). It keeps the coverage
 // of a busy table, to which 2,048 segments come in less than skewMargin, from being too short for any new segment, so that
 // each would be looked for in the table's files. Of whoever has the turn to commit. The zero value has seen nothing.
 //
 // It never says what is committed, only what need not be looked up: a segment made within its coverage that neither it nor
 // the proof lists was never committed. That holds because it follows proofs only as long as each lists the newest commit of
 // the one before. Commits are dropped from the oldest on, so nothing has come and gone unseen in between, whoever made it.
-type recall struct {
+type dropped struct {
 	seen    proof            // last
 	commits []proofCommit    // dropped since, oldest first
 	at      map[string]int64 // of each id in them the last one's time
@@ -21,43 +21,43 @@ type recall struct {
 }
 
 // see takes in the proof of a state of the table.
-func (r *recall) see(p proof, l limits) {
-	if !p.follows(r.seen) {
-		*r = recall{seen: p, at: map[string]int64{}, coverage: p.coverage}
+func (d *dropped) see(p proof, l limits) {
+	if !p.follows(d.seen) {
+		*d = dropped{seen: p, at: map[string]int64{}, coverage: p.coverage}
 		return
 	}
-	for _, c := range r.seen.commits {
+	for _, c := range d.seen.commits {
 		if p.commits[0].within(c) { // the oldest that is listed still
 			break
 		}
-		r.commits = append(r.commits, c)
+		d.commits = append(d.commits, c)
 		for _, e := range c.entries {
-			r.at[e.id] = c.at
+			d.at[e.id] = c.at
 		}
 	}
-	r.seen = p
-	old := p.newest().at - l.recallAge.Milliseconds()
-	for len(r.commits) > 0 && (len(r.at) > l.recallEntries || r.commits[0].at < old) {
-		r.forgetOldest()
+	d.seen = p
+	old := p.newest().at - l.droppedAge.Milliseconds()
+	for len(d.commits) > 0 && (len(d.at) > l.droppedEntries || d.commits[0].at < old) {
+		d.forgetOldest()
 	}
 }
 
-func (r *recall) forgetOldest() {
-	c := r.commits[0]
+func (d *dropped) forgetOldest() {
+	c := d.commits[0]
 	for _, e := range c.entries {
-		if r.at[e.id] == c.at { // else a later one names it, too
-			delete(r.at, e.id)
+		if d.at[e.id] == c.at { // else a later one names it, too
+			delete(d.at, e.id)
 		}
 	}
-	r.commits[0] = proofCommit{} // for the collector: the array stays
-	r.commits = r.commits[1:]
-	r.coverage = max(r.coverage, c.at+1)
+	d.commits[0] = proofCommit{} // for the collector: the array stays
+	d.commits = d.commits[1:]
+	d.coverage = max(d.coverage, c.at+1)
 }
 
 // rulesOut tells whether a segment that seen does not list, made at the given time, was never committed.
-func (r *recall) rulesOut(id string, made time.Time) bool {
-	_, was := r.at[id]
-	return !was && covers(r.coverage, made)
+func (d *dropped) rulesOut(id string, made time.Time) bool {
+	_, was := d.at[id]
+	return !was && covers(d.coverage, made)
 }
 
 // newest is the last commit; without entries when there is none.

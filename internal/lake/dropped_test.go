@@ -15,16 +15,16 @@ import (
 
 // LAKE-1: whoever commits, whatever is named again, and wherever the catalog goes back to: a segment that was committed is
 // listed by the proof at hand or is not ruled out. And one that is new is ruled out, where one process sees all proofs.
-func TestRecall_rules_out_nothing_that_was_committed(t *testing.T) {
+func TestDropped_rules_out_nothing_that_was_committed(t *testing.T) {
 	t.Parallel()
-	l := limits{proofEntries: 8, recallEntries: 64, recallAge: time.Minute}.orDefault()
+	l := limits{proofEntries: 8, droppedEntries: 64, droppedAge: time.Minute}.orDefault()
 	known, forgotten, backs := 0, 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		now := proofTime
 		p, table := proof{table: uuid.New()}, map[string]time.Time{} // what it has, and when that was made
 		p0, table0 := p, map[string]time.Time{}
-		var readers [2]recall
+		var readers [2]dropped
 		for step := range 200 {
 			if rng.IntN(20) > 0 { // else in the same millisecond
 				now = now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
@@ -72,7 +72,7 @@ func TestRecall_rules_out_nothing_that_was_committed(t *testing.T) {
 					continue
 				}
 				r.see(p, l)
-				require.LessOrEqual(t, len(r.at), l.recallEntries)
+				require.LessOrEqual(t, len(r.at), l.droppedEntries)
 				listed := p.rows()
 				for id, made := range table {
 					_, inProof := listed[id]
@@ -94,24 +94,24 @@ func TestRecall_rules_out_nothing_that_was_committed(t *testing.T) {
 }
 
 // A clock that stands still gives two commits one time, and the second may name segments of the first again.
-func TestRecall_a_commit_of_the_same_time_is_another(t *testing.T) {
+func TestDropped_a_commit_of_the_same_time_is_another(t *testing.T) {
 	t.Parallel()
 	l := limits{proofEntries: 2}.orDefault()
 	first := proof{table: uuid.New()}.merge(proofTime, entries("a", "b"), l)
 	second := first.merge(proofTime, append(entries("a"), entries("c", "d")...), l)
 	require.NotContains(t, second.rows(), "b")
 	require.False(t, second.follows(first))
-	var r recall
+	var r dropped
 	r.see(first, l)
 	r.see(second, l)
 	require.False(t, r.rulesOut("b", proofTime.Add(skewMargin)))
 }
 
 // What one process saw dropped is not kept for ever, and seeing the same proof again adds nothing.
-func TestRecall_is_bounded(t *testing.T) {
+func TestDropped_is_bounded(t *testing.T) {
 	t.Parallel()
-	l := limits{proofEntries: 8, recallEntries: 50, recallAge: time.Hour}.orDefault()
-	var r recall
+	l := limits{proofEntries: 8, droppedEntries: 50, droppedAge: time.Hour}.orDefault()
+	var r dropped
 	p := proof{table: uuid.New()}
 	for i := range 1000 {
 		p = p.merge(proofTime, entries(fmt.Sprintf("a %d", i), fmt.Sprintf("b %d", i)), l) // a clock that stands still
@@ -122,7 +122,7 @@ func TestRecall_is_bounded(t *testing.T) {
 		require.LessOrEqual(t, len(r.commits), 25)
 	}
 	require.Len(t, r.at, 50)
-	l.recallAge = time.Minute
+	l.droppedAge = time.Minute
 	p = p.merge(proofTime.Add(2*time.Minute), entries("late"), l)
 	r.see(p, l)
 	require.Empty(t, r.at)
