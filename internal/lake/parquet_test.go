@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,15 @@ func TestCommit_files_are_as_designed(t *testing.T) {
 		require.Equal(t, ids[path], pf.MetaData().Schema.Column(i).SchemaNode().FieldID(), path)
 		_, indexed := col.GetColumnIndexLocation(), col.GetOffsetIndexLocation()
 		require.Equal(t, path != "body", indexed != nil, path)
+	}
+	for path, want := range map[string]parquet.Encoding{
+		"attributes.key_value.key":            parquet.Encodings.RLEDict,
+		"attributes.key_value.value":          parquet.Encodings.Plain,
+		"resource_attributes.key_value.value": parquet.Encodings.RLEDict,
+	} {
+		col, err := group.ColumnChunk(leafIndex(t, pf, path))
+		require.NoError(t, err)
+		require.Equal(t, want == parquet.Encodings.RLEDict, slices.Contains(col.Encodings(), parquet.Encodings.RLEDict), path)
 	}
 	nested := leafIndex(t, pf, "attributes.key_value.key")
 	require.Equal(t, ids["attributes"]+1, pf.MetaData().Schema.Column(nested).SchemaNode().FieldID())
