@@ -32,7 +32,7 @@ func newPinCut(t *testing.T) *pinCut {
 	for id := range int64(6) {
 		_, err := l.Append(t.Context(), request(t, WaitFor, id+1))
 		require.NoError(t, err)
-		time.Sleep(time.Second)
+		time.Sleep(hotFor / 2) // not hotFor: whether there is a segment ahead would be chance
 	}
 	synctest.Wait()
 	closeLog(t, l)
@@ -40,6 +40,8 @@ func newPinCut(t *testing.T) *pinCut {
 	p := &pinCut{disk: disk, committed: all[:3], waiting: all[3:]}
 	_, err := p.lane(t).Move(segment.Sealed, segment.Committed, p.committed)
 	require.NoError(t, err)
+	// The segment made ahead was removed without a sync: a cut would bring it back, without a byte.
+	require.NoError(t, disk.SyncDir(p.lane(t).Dir(segment.Active)))
 	info, err := disk.Stat(p.lane(t).Path(segment.Committed, all[0]))
 	require.NoError(t, err)
 	p.size = info.Size
