@@ -38,6 +38,9 @@ func compactAll(tb testing.TB, l *Lake) {
 // Generated rows of every kind, each segment in a commit of its own, are merged, and the OTLP that was sent can be
 // rebuilt from the merged files cell for cell. Their manifests and footers hold what is claimed of them.
 func TestCompact_keeps_every_cell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for _, signal := range signals {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -108,6 +111,9 @@ func requireAsWritten(t *testing.T, l *Lake, name string) {
 // Many small files of one day become few, of each level fewer than it takes to merge them, and each row is written again
 // once per level at most.
 func TestCompact_levels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{})
 	tbl := events(t, l)

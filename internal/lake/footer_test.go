@@ -19,6 +19,9 @@ import (
 // What a file's footer says of its row groups, and its page index of the pages, holds for the rows in them: least and
 // greatest value, number of NULLs, pages of NULLs only.
 func TestFooter_statistics_and_page_index_hold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	for _, signal := range signals {
 		t.Run(signal.String(), func(t *testing.T) {

@@ -284,6 +284,9 @@ func TestCommit_files_are_as_designed(t *testing.T) {
 
 // A day of rows is cut into files at the target size, and into row groups before that.
 func TestCommit_cuts_files_at_the_target_size(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	t.Parallel()
 	l := lakeAt(t, t.TempDir(), hooks{limits: limits{chunkRows: 1000, fileBytes: 2 << 20, rowGroupBytes: 1 << 20}})
 	rows := rowsAt(day0, 20_000)
