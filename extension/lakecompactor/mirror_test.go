@@ -102,7 +102,7 @@ func TestRetention_runs(t *testing.T) {
 		record := filepath.Join(cfg.WALDirectory, "mirror-retention.json")
 		require.Eventually(t, func() bool {
 			b, err := vfs.ReadFile(fsys, record)
-			return err == nil && string(b) == "{\"format\":1,\"committed\":[]}\n"
+			return err == nil && strings.HasPrefix(string(b), `{"format":1,"committed":[]`)
 		}, timeout, tick)
 		require.NoError(t, ext.Shutdown(t.Context()))
 		require.NoError(t, fsys.Remove(record))
