@@ -49,6 +49,18 @@ func (c *catalog) restore(saved *catalog) {
 // repair is catalog-repair, of which the simulated catalog carries the first way: a table that shows less than the log
 // remembers is set to the later state. One that shows as much is left alone: nobody knows of another.
 func (w *sim) repair() {
+	w.operate(func(p *proc, l segment.Lane, lane string) bool {
+		head, _, err := l.Head()
+		if err != nil || p.dead.Load() {
+			return false
+		}
+		w.tables.forward(lane, head.Sequence)
+		return true
+	})
+}
+
+// operate is an operator at work on one lane after the other while no drain runs, until do returns false.
+func (w *sim) operate(do func(p *proc, l segment.Lane, lane string) bool) {
 	p := w.start(theOperator)
 	defer p.buried()
 	defer p.die()
@@ -66,18 +78,16 @@ func (w *sim) repair() {
 		return
 	}
 	for _, l := range lanes {
-		head, _, err := l.Head()
-		if err != nil || p.dead.Load() {
+		if !do(p, l, strings.TrimSuffix(strings.TrimPrefix(l.Dir(""), root+"/"), "/")) {
 			return
 		}
-		w.tables.forward(strings.TrimPrefix(l.Dir(""), root+"/"), head.Sequence)
 	}
 }
 
 func (c *catalog) forward(lane string, known int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.tables[strings.TrimSuffix(lane, "/")]
+	t := c.tables[lane]
 	if t == nil || t.later == nil {
 		return
 	}

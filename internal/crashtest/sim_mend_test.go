@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
-	"strings"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
 )
@@ -12,24 +11,7 @@ import (
 // mend is what docs/operations/disaster-recovery.md tells an operator to do about records of the log that are damaged, and are
 // named in an error: they are moved out of it, and before a head is, somebody looks that the catalog has not gone back.
 func (w *sim) mend() {
-	p := w.start(theOperator)
-	defer p.buried()
-	defer p.die()
-	lock, err := p.fs.Lock(filepath.Join(root, segment.DrainLockName), theOperator)
-	if err != nil {
-		return // a drain works
-	}
-	defer func() { _ = lock.Close() }()
-	r, err := segment.Open(p.fs, root)
-	if err != nil {
-		return
-	}
-	lanes, _, err := r.Lanes()
-	if err != nil {
-		return
-	}
-	for _, l := range lanes {
-		lane := strings.TrimSuffix(strings.TrimPrefix(l.Dir(""), root+"/"), "/")
+	w.operate(func(p *proc, l segment.Lane, lane string) bool {
 		if _, err := l.Owner(); errors.Is(err, segment.ErrRecord) {
 			_ = p.fs.Remove(filepath.Join(l.Dir(""), "owner"))
 		}
@@ -37,5 +19,6 @@ func (w *sim) mend() {
 			w.tables.forward(lane, math.MaxInt64)
 			_ = p.fs.Remove(filepath.Join(l.Dir(""), "head"))
 		}
-	}
+		return true
+	})
 }

@@ -266,14 +266,14 @@ func (w *work) send(ctx context.Context, tx *table.Transaction) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.t.lake.limits.commitTimeout)
 	defer cancel()
-	sent, inDoubt := w.files.sent, w.inDoubt
+	sent := w.files.sent
 	w.files.sent, w.inDoubt = true, true
 	made, err := tx.Commit(ctx)
 	if err == nil {
 		err = w.t.lake.stillThere() // or the answer came from a file that no longer has a name
 	}
 	if _, ok := errors.AsType[notAskedError](err); ok && noSpace(err) { // the room that the files take is needed
-		w.files.sent, w.inDoubt = sent, inDoubt
+		w.files.sent, w.inDoubt = sent, false
 	}
 	if err != nil {
 		return err
