@@ -21,6 +21,9 @@ var (
 	ErrFraming = errors.New("frame: malformed IPC stream")
 	// ErrNoBatch: a torn file without one whole record batch.
 	ErrNoBatch = errors.New("frame: no whole record batch")
+	// ErrCut, an ErrNoBatch: the file ends inside its first record batch. A process that is killed in the middle of its
+	// first write leaves this, and nobody was told of a row in it.
+	ErrCut = fmt.Errorf("%w: the end of the file cuts the first", ErrNoBatch)
 	// ErrEmpty: no bytes, or a header and nothing behind it.
 	ErrEmpty = errors.New("frame: empty segment")
 	// ErrUnproved: a damaged file whose messages carry no checksums, so that nobody can tell its good ones. Salvage only.

@@ -66,6 +66,16 @@ func (m *message) buffer(i int) (offset, length int64) {
 	return int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
 }
 
+// bodyEnd is where the last buffer ends, padded: what the writer of a segment says as bodyLen.
+func (m *message) bodyEnd() int64 {
+	end := int64(0)
+	for i := range m.numBuffers() {
+		off, length := m.buffer(i)
+		end = max(end, off+length)
+	}
+	return end + int64(pad8(int(end)))
+}
+
 // parseMessage verifies the metadata of one message. It keeps slices of meta and allocates nothing that meta's
 // content could size.
 func parseMessage(meta []byte) (message, error) {

@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -20,8 +21,10 @@ func wantTorn(cut int, ends []int) torn {
 	switch {
 	case cut <= HeaderSize, cut == ends[0]:
 		return torn{err: ErrEmpty}
-	case cut < ends[1]:
+	case cut < ends[0]:
 		return torn{err: ErrNoBatch}
+	case cut < ends[1]:
+		return torn{err: ErrCut}
 	case cut < ends[2]:
 		return torn{batches: 1, tail: int64(cut - ends[1])}
 	case cut < ends[3]:
@@ -64,6 +67,24 @@ func TestDecode_partial_cut_at_every_byte_R20(t *testing.T) {
 			s.Release()
 		}
 	}
+}
+
+// LOUD-1. What is removed as a first write that was cut is no whole batch with one wrong bit, though the bit may make a
+// length say that the file ends too early.
+func TestDecode_no_flipped_bit_makes_a_whole_batch_a_cut_one(t *testing.T) {
+	t.Parallel()
+	file, ends := partialFile(t, threeBatches()[0])
+	early := 0
+	for bit := 8 * HeaderSize; bit < 8*ends[1]; bit++ {
+		bad := bytes.Clone(file)
+		bad[bit/8] ^= 1 << (bit % 8)
+		_, err := decode(bad, DecodeOptions{Open: true})
+		require.NotErrorIs(t, err, ErrCut, "bit %d", bit)
+		if errors.Is(err, ErrNoBatch) {
+			early++
+		}
+	}
+	require.Positive(t, early, "there are such bits")
 }
 
 // requireAgree checks that Inspect and Count say of a file what Decode has said.

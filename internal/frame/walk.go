@@ -23,6 +23,7 @@ type walk struct {
 	batches  int
 	rows     int64
 	synced   int64 // the most of the file that a batch says was synced before it
+	cut      bool  // the end of the file cuts the batch at pos
 	complete bool  // the end-of-stream mark is there and nothing follows
 }
 
@@ -59,6 +60,8 @@ func (w *walk) finish() error {
 	case !w.complete && w.schema && w.tail() == 0:
 		// The schema is written with the header; without a byte of a batch no record was ever here.
 		return &CorruptError{Offset: w.src.base + w.src.size, Err: fmt.Errorf("%w: a schema and no record batch", ErrEmpty)}
+	case w.cut:
+		return w.corrupt(ErrCut, "%d bytes of body", w.src.size)
 	default:
 		return w.corrupt(ErrNoBatch, "%d bytes of body", w.src.size)
 	}
@@ -201,7 +204,34 @@ func (w *walk) torn(format string, args ...any) (bool, error) {
 	if after.first != 0 {
 		return false, w.corrupt(ErrFraming, "a whole message follows at %d: "+format, append([]any{w.src.base + after.first}, args...)...)
 	}
-	return true, nil
+	lies, err := w.lies()
+	w.cut = w.schema && !lies
+	return true, err
+}
+
+// lies reports whether one of the lengths of the batch at pos, and not the end of the file, makes it look cut: they
+// contradict its buffers, or with another length of its metadata it ends where the file does and its CRC matches.
+func (w *walk) lies() (bool, error) {
+	rest := w.src.size - w.pos - prefixSize
+	if rest <= 0 {
+		return false, nil
+	}
+	meta, err := w.src.view(w.pos+prefixSize, min(rest, maxMetadata))
+	if err != nil {
+		return false, err
+	}
+	m, cut := parseMessage(meta)
+	metaLen := rest - m.bodyLen
+	switch {
+	case cut != nil:
+		return false, nil //nolint:nilerr // its metadata is not whole: no length lies
+	case m.bodyLen != m.bodyEnd():
+		return true, nil
+	case m.crcAt == 0 || metaLen < int64(m.crcAt+len(crcBlank)) || metaLen > int64(len(meta)):
+		return false, nil
+	}
+	want, got, err := w.checksum(&m, meta[:metaLen])
+	return want == got, err
 }
 
 // damaged refuses a message whose bytes are there and make no sense, unless they look like what a power loss

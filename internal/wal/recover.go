@@ -130,6 +130,11 @@ func (l *Log) recoverPartial(ln segment.Lane, name string, sum *recovered) (err 
 		return l.removeEmpty(ln, name, sum)
 	case errors.Is(err, frame.ErrVersion):
 		return err
+	case errors.As(err, &damage) && errors.Is(err, frame.ErrCut) && found.Header.Partial && !found.BadHeader:
+		// Nobody was told of rows in it: a kill came before the answer. Under auto a power loss may have cut rows that
+		// were acknowledged, as it may any end of an open segment.
+		l.torn(ln, name, 0, damage.Offset, info.Size-damage.Offset, "no batch is whole, and the file is removed", sum)
+		return l.removeEmpty(ln, name, sum)
 	case errors.As(err, &damage):
 		return l.recoverDamaged(ln, name, f, info.Size, found, damage, sum)
 	default:
@@ -164,20 +169,25 @@ func (l *Log) expose(ln segment.Lane, name string, f vfs.File, found frame.Summa
 		return err
 	}
 	l.mirror(ln, id, pin)
-	ctx := context.Background()
-	l.met.recovered.Add(ctx, 1)
+	l.met.recovered.Add(context.Background(), 1)
 	sum.segments++
 	sum.rows += found.Rows
 	if found.TailDropped > 0 {
-		l.met.tails.Add(ctx, 1)
-		l.met.tailBytes.Add(ctx, found.TailDropped)
-		sum.torn++
-		sum.tailBytes += found.TailDropped
-		l.opt.Logger.Warn("torn tail: the last write of a dead writer was not finished; its whole batches are kept",
-			zap.String("segment", name), zap.String("dir", ln.Key()), zap.Int64("rows", found.Rows),
-			zap.Int64("offset", end), zap.Int64("dropped_bytes", found.TailDropped))
+		l.torn(ln, name, found.Rows, end, found.TailDropped, "its whole batches are kept", sum)
 	}
 	return nil
+}
+
+// torn counts and tells what the last write of a dead writer left behind offset, and what became of the segment.
+func (l *Log) torn(ln segment.Lane, name string, rows, offset, bytes int64, became string, sum *recovered) {
+	ctx := context.Background()
+	l.met.tails.Add(ctx, 1)
+	l.met.tailBytes.Add(ctx, bytes)
+	sum.torn++
+	sum.tailBytes += bytes
+	l.opt.Logger.Warn("torn tail: the last write of a dead writer was not finished; "+became,
+		zap.String("segment", name), zap.String("dir", ln.Key()), zap.Int64("rows", rows),
+		zap.Int64("offset", offset), zap.Int64("dropped_bytes", bytes))
 }
 
 // secure makes the bytes of a dead writer's file up to end durable before anybody sees them; those up to synced are,

@@ -140,9 +140,13 @@ func TestRecover_cut_A1_A3(t *testing.T) {
 		case cut <= ends[0] || cut == ends[1]:
 			require.False(t, sealed)
 			empty++
-		default:
+		case cut < ends[1]:
 			require.False(t, sealed)
 			poisoned++
+		default:
+			require.False(t, sealed)
+			empty++
+			torn++
 		}
 	}
 	got := sums(t, reader)
@@ -160,6 +164,45 @@ func TestRecover_cut_A1_A3(t *testing.T) {
 	require.Empty(t, logs.All(), "said once")
 	require.Equal(t, got["siglake_wal_partials_poisoned_total"], sums(t, reader)["siglake_wal_partials_poisoned_total"])
 	closeLog(t, l)
+}
+
+// What a kill in the middle of the first write leaves is removed; what only looks like it may hold rows that were
+// acknowledged, and is set aside with a note. LOUD-1.
+func TestRecover_no_whole_batch_is_a_cut_or_set_aside(t *testing.T) {
+	t.Parallel()
+	whole, ends := partial(t, uuid.Nil)
+	cut := whole[:ends[2]-8]
+	final := frame.Header{BodyLen: uint64(len(whole) - ends[0])}.Encode()
+	rotten := bytes.Clone(cut)
+	rotten[20] ^= 1
+	flipped := bytes.Clone(whole[:ends[2]])
+	flipped[ends[2]-20] ^= 1
+	zeros := slices.Concat(cut[:ends[1]], make([]byte, ends[2]-ends[1]))
+	for name, tc := range map[string]struct {
+		file  []byte
+		aside bool
+	}{
+		"a cut first write":                 {cut, false},
+		"of a segment that was sealed":      {slices.Concat(final[:], cut[ends[0]:]), true},
+		"with a damaged header":             {rotten, true},
+		"without a header":                  {cut[ends[0]:], true},
+		"a flipped bit in the only batch":   {flipped, true},
+		"zeros where the first batch stood": {zeros, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, id := t.TempDir(), someIDs(1)[0]
+			leave(t, dir, "t", map[segment.ID][]byte{id: tc.file})
+			closeLog(t, open(t, options(vfs.OS(), dir)))
+			require.Empty(t, names(t, vfs.OS(), dir, segment.Active))
+			require.Empty(t, names(t, vfs.OS(), dir, segment.Sealed))
+			var want []string
+			if tc.aside {
+				want = []string{id.PartialName(), id.PartialName() + ".json"}
+			}
+			require.ElementsMatch(t, want, names(t, vfs.OS(), dir, segment.Poison))
+		})
+	}
 }
 
 // Lanes without traffic are recovered too, each of them (A13, T-06).

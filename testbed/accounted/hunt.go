@@ -1,6 +1,7 @@
 package accounted
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -149,13 +150,23 @@ func autopsy(data, run string) (body, error) {
 		}
 		b.written = append(b.written, load.NumbersIn(run, text)...)
 	}
-	err = filepath.WalkDir(filepath.Join(data, "warehouse"), func(path string, d os.DirEntry, err error) error {
+	b.parquet, err = dataFiles(data)
+	return b, err
+}
+
+// dataFiles lists the data files in the warehouse, of a living collector or of a dead one.
+func dataFiles(data string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(filepath.Join(data, "warehouse"), func(path string, _ os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // a drain removes what it gave up
+		}
 		if err == nil && strings.HasSuffix(path, ".parquet") {
-			b.parquet = append(b.parquet, path)
+			out = append(out, path)
 		}
 		return err
 	})
-	return b, err
+	return out, err
 }
 
 // claimed lists the segments that a drain had taken and not begun to mark.

@@ -182,10 +182,10 @@ func (k *killer) pause(d time.Duration) {
 
 // liveFiles are the data files on disk now.
 func (k *killer) liveFiles() map[string]bool {
-	b, err := autopsy(k.Data, k.run)
+	files, err := dataFiles(k.Data)
 	require.NoError(k.t, err)
 	out := map[string]bool{}
-	for _, p := range b.parquet {
+	for _, p := range files {
 		out[p] = true
 	}
 	return out
