@@ -315,7 +315,12 @@ func (w *sim) watch(p *proc, op simfs.Op) {
 	if missing := w.ledger.missing(w.tables, lane, id); missing != "" && !w.rotten[id] { // what rotted, and was salvaged, is looked for at the end
 		w.wrong.add("RET-1: %s removes %s, and the table lacks %s", p.name, op.Name, missing)
 	}
-	if _, err := w.disk.Stat(filepath.Join(root, lane, string(segment.MirrorPending), base)); err == nil {
+	in := func(st segment.State) bool {
+		_, err := w.disk.Stat(filepath.Join(root, lane, string(st), base))
+		return err == nil
+	}
+	// The beginning that was salvaged goes when the whole segment has been brought back into sealed/.
+	if in(segment.MirrorPending) && !in(segment.Sealed) {
 		w.wrong.add("RET-1: %s removes %s, which is pinned", p.name, op.Name)
 	}
 }
