@@ -224,7 +224,7 @@ func frozen(pid int) (bool, error) {
 	}
 	for _, stat := range stats {
 		data, err := os.ReadFile(stat)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // the thread ended
 		}
 		if err != nil {
