@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/config/configopaque"
 
 	"github.com/siglakecol/siglakecol/extension/internal/stores"
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
@@ -183,9 +184,11 @@ func (c *RetentionConfig) Validate() error {
 // leastTableRetention is a day, which is what goes at a time.
 const leastTableRetention = 24 * time.Hour
 
-// settled is how old the newest segment of a day must be for the day to be deleted: until then the drain, after a restart,
-// or the mirror's retention may ask the table whether the segment is committed.
-func (c *RetentionConfig) settled() time.Duration { return 24*time.Hour + max(24*time.Hour, c.Mirror) }
+// drop is what deletes old days; nothing without a Keep. Until the newest segment of a day is so old the drain, after a restart, or
+// the mirror's retention may ask the table whether it is committed.
+func (c *RetentionConfig) drop() lake.Retention {
+	return lake.Retention{Keep: c.Table, Settled: 24*time.Hour + max(24*time.Hour, c.Mirror), Interval: dropInterval}
+}
 
 // Validate is called for the section by itself.
 func (c *SnapshotsConfig) Validate() error {

@@ -96,6 +96,7 @@ func (c *compactor) run(ctx context.Context) error {
 		Poll:             c.cfg.PollInterval,
 		MaxBytesInFlight: c.cfg.MaxBytesInFlight,
 		Retain:           c.cfg.Retention.WAL,
+		Drop:             c.cfg.Retention.drop(),
 		Logger:           c.set.Logger,
 		Meter:            meter,
 		Holder:           holder(c.set.ID, time.Now()),
@@ -116,10 +117,8 @@ func (c *compactor) run(ctx context.Context) error {
 		if c.cfg.Maintenance == maintenanceAuto {
 			beside.Go(func() { l.Compact(ctx, lake.Compaction{Interval: compactInterval, Behind: behind.Load}) })
 		}
-		if keep := c.cfg.Retention; keep.Table > 0 {
-			beside.Go(func() {
-				l.DropOldDays(ctx, lake.Retention{Keep: keep.Table, Settled: keep.settled(), Interval: dropInterval})
-			})
+		if opt.Drop.Keep > 0 {
+			beside.Go(func() { l.DropOldDays(ctx, opt.Drop) })
 		}
 		if retention != nil {
 			beside.Go(func() { c.retain(ctx, l, retention) })

@@ -10,7 +10,8 @@
 //	commit   lake.Commit: files, proof and pointer in one transaction
 //	head     what the catalog says now, so that an older catalog is noticed
 //	mark     modification time set to now, then processing → committed (one Move)
-//	retire   unlinked from committed when the mark is old enough and no pin names it
+//	retire   unlinked from committed when the mark is old enough and no pin names it; after a restart the table is
+//	         asked first
 //
 // Segments with rows of another day than their own (late.go) share no commit with others and take turns with them.
 //

@@ -60,6 +60,10 @@ type Options struct {
 	// ctx ends: work on the tables that one process at a time is to do. Run awaits it.
 	Beside func(ctx context.Context, l *lake.Lake)
 
+	// Drop is what Beside has DropOldDays do, if anything. A committed segment may leave without rows of the days that this
+	// deletes.
+	Drop lake.Retention
+
 	// Behind is told after each look at all lanes whether one has a segment that should have been committed behindAfter
 	// ago, and no trouble that explains it. Nil: nobody wants to know.
 	Behind func(behind bool)

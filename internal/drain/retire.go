@@ -129,8 +129,8 @@ func (l *lane) retireNames(ctx, work context.Context, over []string) error {
 	return errors.Join(errs...)
 }
 
-// prove asks the table about a segment that an earlier life marked. All rows there: proven. Another table's:
-// stale. Anything less is held and told, because a catalog that went back looks like this.
+// prove asks the table about a segment that an earlier life marked. All rows there, as far as they must be (shown):
+// proven. Another table's: stale. Anything less is held and told, because a catalog that went back looks like this.
 func (l *lane) prove(ctx, work context.Context, name string) error {
 	id, _, err := segment.ParseName(name)
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *lane) prove(ctx, work context.Context, name string) error {
 		delete(l.tables, it.signal)
 		return fmt.Errorf("look up committed segment: %w", err)
 	}
-	if rows := found[id.String()]; rows < it.seg.Rows {
+	if rows := found[id.String()]; rows < l.shown(it) {
 		l.holdCommitted(name, fmt.Errorf("the table has %d of its %d rows", rows, it.seg.Rows))
 		return nil
 	}
@@ -178,6 +178,16 @@ func (l *lane) prove(ctx, work context.Context, name string) error {
 	}
 	l.marks[name].proven = true
 	return nil
+}
+
+// shown is how many rows of a committed segment the table has to show. Not those of days that retention::table deletes: what was
+// pinned until the proof had forgotten it, and its days were gone, would never leave. Nothing is lost by it: committed again, they
+// would be deleted again. By a clock that was set in this life no day is too old.
+func (l *lane) shown(it item) int64 {
+	if !l.clock.base.IsZero() {
+		return it.seg.Rows
+	}
+	return l.d.opt.Drop.Shown(lakeSegments([]item{it})[0], wall(l.d.opt.Now()))
 }
 
 // holdCommitted keeps a segment for good, told once.

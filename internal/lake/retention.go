@@ -14,6 +14,8 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/siglakecol/siglakecol/internal/otelarrow"
 )
 
 const (
@@ -31,6 +33,38 @@ type Retention struct {
 	Settled time.Duration
 	// Interval is the time from one round over all tables to the next.
 	Interval time.Duration
+}
+
+// over tells whether a day has ended long enough ago for its rows to go.
+func (r Retention) over(number int32, now time.Time) bool {
+	return !dayBegin(number).Add(day).After(now.Add(-r.Keep))
+}
+
+// settled tells whether a segment was made so long ago that nobody asks for it any more.
+func (r Retention) settled(made, now time.Time) bool { return !made.After(now.Add(-r.Settled)) }
+
+func dayBegin(number int32) time.Time { return time.Unix(int64(number)*86400, 0).UTC() }
+
+// Shown is how many rows of a committed segment its table has to show: [0, n), up to the last one of a day that DropOldDays
+// does not delete. All without a Keep, of a segment that is not settled, and where nobody can tell.
+func (r Retention) Shown(s Segment, now time.Time) (n int64) {
+	if made, ok := madeAt(s); r.Keep == 0 || !ok || !r.settled(made, now) {
+		return s.Rows
+	}
+	first := int64(0) // position of the batch's first row in the segment
+	for _, rec := range s.Batches {
+		times, err := otelarrow.Timestamps(rec)
+		if err != nil {
+			return s.Rows
+		}
+		for row, ns := range times {
+			if !r.over(dayOf(ns), now) {
+				n = first + int64(row) + 1
+			}
+		}
+		first += rec.NumRows()
+	}
+	return n
 }
 
 // OldDay is a day partition that ended longer ago than Retention.Keep.
@@ -254,18 +288,17 @@ func (l *Lake) oldDays(tbl *table.Table, r Retention, now time.Time) ([]OldDay, 
 		if !ok {
 			return nil, fmt.Errorf("%w: %s", errUnplaced, df.FilePath())
 		}
-		begin := time.Unix(int64(number)*86400, 0).UTC()
-		if begin.Add(day).After(now.Add(-r.Keep)) {
+		if !r.over(number, now) {
 			continue
 		}
 		d := days[number]
 		if d == nil {
-			d = &OldDay{Day: begin, number: number}
+			d = &OldDay{Day: dayBegin(number), number: number}
 			days[number] = d
 		}
 		d.Files, d.Rows, d.Bytes = d.Files+1, d.Rows+df.Count(), d.Bytes+df.FileSizeBytes()
 		newest, ok := newestSegment(df, tbl.Schema())
-		d.Waits = d.Waits || !ok || newest.After(now.Add(-r.Settled))
+		d.Waits = d.Waits || !ok || !r.settled(newest, now)
 	}
 	out := make([]OldDay, 0, len(days))
 	for _, d := range days {
