@@ -33,8 +33,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	// hold keeps all segments until the next life, so that one cycle of the drain meets all of them.
 	hold = "extensions: {lakecompactor: {gate: {age: 1h, bytes: 1099511627776}}}\n"
-	// all drains what is there without waiting.
-	all = "extensions: {lakecompactor: {gate: {age: 100ms}}}\n"
+	// all drains what is there without waiting, and merges nothing: a merge would begin in a life of ten seconds or more,
+	// and what it holds has a bound and a test of its own (internal/lake).
+	all = "extensions: {lakecompactor: {gate: {age: 100ms}, maintenance: 'off'}}\n"
 
 	limit = "GOMEMLIMIT=256MiB"
 	// room is what the collector may take under that limit, however much it is sent: the limit, and what it does not
