@@ -78,9 +78,9 @@ rehearse: build $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## lose the log's volume
 
 .PHONY: race
 # -short is this run's alone; CONTRIBUTING.md says what a test may leave out under it.
-race: $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the race detector over internal, exporter and extension
-	@scripts/need initdb psql
-	$(GO_CGO) test -race -short -timeout 30m -tags $(TAGS) ./internal/... ./exporter/... ./extension/...
+race: $(TOOLS)/versitygw-$(VERSITYGW_VERSION) ## the race detector over internal, exporter, extension and cmd/siglake
+	@scripts/need gcc g++ initdb psql
+	$(GO_CGO) test -race -short -timeout 30m -tags $(TAGS) ./internal/... ./exporter/... ./extension/... ./cmd/siglake
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -18,6 +18,9 @@ import (
 // everybody says so, and what no table has comes back from its data file.
 func TestCatalogRepair_a_catalog_that_was_outgrown(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	s, _, committed := went(t)
 	lose(t, committed...) // retired
 	s.byOthers(t, slices.Repeat([]int{1}, 24)...)

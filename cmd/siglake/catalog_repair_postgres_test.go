@@ -29,6 +29,9 @@ func psql(t *testing.T, pg *servicetest.Service, database, statement string) str
 // table is registered again, with every row. Only the database itself has to be there.
 // Not beside other tests: who starts a process holds their locks for a moment.
 func TestCatalogRepair_postgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine at work: nothing for the race detector")
+	}
 	pg, err := servicetest.Start("postgres")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pg.Close()) })
