@@ -34,7 +34,8 @@ type table struct {
 	uuid uuid.UUID
 
 	sequence int64
-	rows     map[string][]int // by segment: ids in order
+	rows     map[string][]int // by segment: ids in order, gone for one of a day that was dropped, of which there is none at the end
+	dropped  map[int]string   // rows that went with their day, and have not come again: of which segment
 	later    *table           // what the table was before its catalog went back; nil: it did not
 }
 
@@ -48,6 +49,7 @@ func (c *catalog) clone() *catalog {
 	out.bad = slices.Clone(c.bad)
 	for lane, t := range c.tables {
 		copied := &table{c: out, lane: lane, uuid: t.uuid, sequence: t.sequence, rows: make(map[string][]int, len(t.rows))}
+		copied.dropped = maps.Clone(t.dropped)
 		for id, rows := range t.rows {
 			copied.rows[id] = slices.Clip(rows)
 		}
@@ -63,7 +65,7 @@ func (c *catalog) Ensure(_ context.Context, tenant, index string, _ otelarrow.Si
 	lane := tenant + "/" + index
 	t, ok := c.tables[lane]
 	if !ok {
-		t = &table{c: c, lane: lane, uuid: uuid.NewSHA1(uuid.Nil, []byte(lane)), rows: map[string][]int{}}
+		t = &table{c: c, lane: lane, uuid: uuid.NewSHA1(uuid.Nil, []byte(lane)), rows: map[string][]int{}, dropped: map[int]string{}}
 		c.tables[lane] = t
 	}
 	return t, !ok, nil

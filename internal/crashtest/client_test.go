@@ -37,7 +37,9 @@ func (c *clock) forward(by time.Duration) { c.ms.Add(by.Milliseconds()) }
 var schema = func() *arrow.Schema {
 	md := otelarrow.WALSchema(otelarrow.Logs).Metadata()
 	return arrow.NewSchema([]arrow.Field{
-		{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "text", Type: arrow.BinaryTypes.String},
+		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "text", Type: arrow.BinaryTypes.String},
+		{Name: "timestamp_ns", Type: arrow.PrimitiveTypes.Int64},
 	}, &md)
 }()
 
@@ -82,11 +84,23 @@ func bodyOf(ids []int) []byte {
 	if b, ok := bodies.Load(key); ok {
 		return slices.Clone(b.([]byte))
 	}
+	times := make([]int64, len(ids))
+	for i, id := range ids {
+		times[i] = int64(id)
+	}
+	msg := encode(ids, times)
+	bodies.Store(key, msg)
+	return slices.Clone(msg)
+}
+
+// encode is the body of a request: rows and when they happened, in Unix ns.
+func encode(ids []int, times []int64) []byte {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
-	for _, id := range ids {
+	for i, id := range ids {
 		b.Field(0).(*array.Int64Builder).Append(int64(id))
 		b.Field(1).(*array.StringBuilder).Append(textOf(id))
+		b.Field(2).(*array.Int64Builder).Append(times[i])
 	}
 	rec := b.NewRecordBatch()
 	defer rec.Release()
@@ -98,8 +112,7 @@ func bodyOf(ids []int) []byte {
 	if err != nil {
 		panic(err)
 	}
-	bodies.Store(key, msg)
-	return slices.Clone(msg)
+	return msg
 }
 
 func (s *sent) request() wal.Request {

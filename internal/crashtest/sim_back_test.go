@@ -28,6 +28,9 @@ func (w *sim) goBack(k int) {
 		w.saved = w.tables.clone()
 	case k == b.restored && w.saved != nil:
 		w.say("%d ===== the catalog goes back", k)
+		w.mu.Lock()
+		w.away = true
+		w.mu.Unlock()
 		w.tables.restore(w.saved)
 	}
 }
@@ -41,8 +44,8 @@ func (c *catalog) restore(saved *catalog) {
 		if t.sequence == was.sequence {
 			continue
 		}
-		t.later = &table{sequence: t.sequence, rows: t.rows}
-		t.sequence, t.rows = was.sequence, was.rows
+		t.later = &table{sequence: t.sequence, rows: t.rows, dropped: t.dropped}
+		t.sequence, t.rows, t.dropped = was.sequence, was.rows, was.dropped
 	}
 }
 
@@ -92,7 +95,7 @@ func (c *catalog) forward(lane string, known int64) {
 		return
 	}
 	if known > t.sequence {
-		t.sequence, t.rows = t.later.sequence, t.later.rows
+		t.sequence, t.rows, t.dropped = t.later.sequence, t.later.rows, t.later.dropped
 	}
 	t.later = nil
 }

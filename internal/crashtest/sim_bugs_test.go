@@ -27,8 +27,9 @@ type simBug struct {
 	store     func(simStore) objstore.Store
 	catalog   func(simCatalog) drain.Catalog
 	committed func(simCatalog) committedRows // what the retention of the mirror asks
-	needs     func(simPlan) bool             // seeds without this cannot show it; nil: all can
-	breaks    string                         // id of a promise
+	drops     dropBug
+	needs     func(simPlan) bool // seeds without this cannot show it; nil: all can
+	breaks    string             // id of a promise
 }
 
 // committedRows tells how many rows of segments a table has.
@@ -49,11 +50,14 @@ var simBugs = map[string]simBug{
 	"checksums not looked at":           {drainFS: lazy(wrapped{noChecksum: true}), needs: hasRot, breaks: "ACK-2"},
 	"damage dropped in silence":         {drainFS: func(disk vfs.FS) vfs.FS { return silent{disk} }, needs: hasRot, breaks: "LOUD-1"},
 	"checks of records not looked at":   {fs: uncheck, drainFS: uncheck, needs: hasRot, breaks: "ACK-1"},
+	"days dropped before they settle":   {drops: dropBug{young: true}, needs: hasDays, breaks: "LAKE-1"},
+	"days dropped over a commit":        {drops: dropBug{whole: true}, needs: hasDays, breaks: "ACK-1"},
 	"a refused deletion taken for done": {store: func(s simStore) objstore.Store { return keeping{s} }, breaks: "BND-1"},
 }
 
 func hasStandby(p simPlan) bool { return p.standby }
 func hasRot(p simPlan) bool     { return len(p.rots) > 0 }
+func hasDays(p simPlan) bool    { return p.days.keep > 0 }
 
 func (b simBug) storeOf(s simStore) objstore.Store {
 	if b.store == nil {

@@ -41,8 +41,8 @@ func (c simCatalog) Ensure(ctx context.Context, tenant, index string, s otelarro
 	return simTable{table: known, of: c, seen: &seen{at: known.sequence}}, made, nil
 }
 
-// committed tells the retention how many rows of segments the table has.
-func (c simCatalog) committed(ctx context.Context, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
+// known is a table as somebody sees it who knows what was committed to it from the log.
+func (c simCatalog) known(ctx context.Context, tenant, index string) (drain.Table, error) {
 	r, err := segment.Open(c.p.fs, root)
 	if err != nil {
 		return nil, err
@@ -52,10 +52,18 @@ func (c simCatalog) committed(ctx context.Context, tenant, index string, ids []s
 		return nil, err
 	}
 	t, _, err := c.Ensure(ctx, tenant, index, otelarrow.Logs)
+	if err == nil {
+		t.Expect(known.Sequence, known.Metadata)
+	}
+	return t, err
+}
+
+// committed tells the retention how many rows of segments the table has.
+func (c simCatalog) committed(ctx context.Context, tenant, index string, ids []segment.ID) (map[segment.ID]int64, error) {
+	t, err := c.known(ctx, tenant, index)
 	if err != nil {
 		return nil, err
 	}
-	t.Expect(known.Sequence, known.Metadata)
 	out := map[segment.ID]int64{}
 	for _, id := range ids {
 		found, err := t.Lookup(ctx, []string{id.String()})
@@ -84,27 +92,45 @@ func (c simCatalog) foreign() {
 
 // tx is a transaction.
 type tx struct {
-	lane string
-	base int64            // the head it is made from; -1: whatever it is
-	rows map[string][]int // to write, by segment
+	lane  string
+	base  int64            // the head it is made from; -1: whatever it is
+	rows  map[string][]int // to write, by segment
+	drop  map[int]bool     // rows to take away
+	whole map[string][]int // what the table is before that, whatever came since; nil: what it is
+	again func(id string)  // is told of each segment of which rows come that a drop has taken away
 }
 
 // land applies a transaction unless the head has moved. The compare-and-swap of a catalog.
 func (c *catalog) land(x *tx) bool {
+	landed, again := c.apply(x)
+	for _, id := range again {
+		x.again(id)
+	}
+	return landed
+}
+
+func (c *catalog) apply(x *tx) (landed bool, again []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[x.lane]
 	if x.base < 0 && t.later != nil {
-		return false // whoever works on the table beside the drain sees that it went back, too
+		return false, nil // whoever works on the table beside the drain sees that it went back, too
 	}
 	if x.base >= 0 && t.sequence != x.base {
-		return false
+		return false, nil
 	}
 	for id, rows := range x.rows {
 		t.rows[id] = append(slices.Clip(t.rows[id]), rows...)
+		if t.back(rows) {
+			again = append(again, id)
+		}
 	}
+	if x.whole != nil {
+		t.rows = x.whole
+	}
+	t.take(x.drop)
 	t.sequence++
-	return true
+	return true, again
 }
 
 type simTable struct {
@@ -176,35 +202,49 @@ func (t simTable) Commit(ctx context.Context, segs []lake.Segment) (lake.Outcome
 		if len(x.rows) == 0 {
 			return out, nil
 		}
-		err = t.of.p.turn(simfs.Op{Kind: commitKind, Name: t.lane})
-		if err == nil {
-			if t.c.land(x) {
-				t.seen.newest(x.base + 1)
-				return out, nil
-			}
-			continue
-		}
+		landed, err := t.send(ctx, commitKind, x)
 		var f *trouble
-		if !errors.As(err, &f) {
+		switch {
+		case landed:
+			return out, nil
+		case errors.As(err, &f):
+			return lake.Outcome{}, &lake.UnknownError{Table: t.lane, Attempts: attempt + 1, Err: err}
+		case err != nil:
 			return lake.Outcome{}, err
 		}
-		switch f.kind {
-		case catalogConflicts:
-			t.c.land(&tx{lane: t.lane, base: -1})
-			continue
-		case catalogLoses:
-			t.c.land(x)
-		case catalogLate:
-			t.of.p.w.later(commitLands, t.lane, func() { t.c.land(x) })
-		case catalogHangs:
-			if f.more%2 == 0 {
-				t.c.land(x)
-			}
-			sleep(ctx, time.Duration(f.more%60)*time.Second)
-		}
-		return lake.Outcome{}, &lake.UnknownError{Table: t.lane, Attempts: attempt + 1, Err: err}
 	}
 	return lake.Outcome{}, fmt.Errorf("commit to %s: somebody else's came first, %d times", t.lane, attempts)
+}
+
+// send lets a transaction land when its turn comes, or does what a fault makes of it. False, without an error: somebody
+// else's came first. With a *trouble nobody knows.
+func (t simTable) send(ctx context.Context, kind simfs.Kind, x *tx) (landed bool, err error) {
+	err = t.of.p.turn(simfs.Op{Kind: kind, Name: t.lane})
+	if err == nil {
+		if landed = t.c.land(x); landed {
+			t.seen.newest(x.base + 1)
+		}
+		return landed, nil
+	}
+	var f *trouble
+	if !errors.As(err, &f) {
+		return false, err
+	}
+	switch f.kind {
+	case catalogConflicts:
+		t.c.land(&tx{lane: t.lane, base: -1})
+		return false, nil
+	case catalogLoses:
+		t.c.land(x)
+	case catalogLate:
+		t.of.p.w.later(commitLands, t.lane, func() { t.c.land(x) })
+	case catalogHangs:
+		if f.more%2 == 0 {
+			t.c.land(x)
+		}
+		sleep(ctx, time.Duration(f.more%60)*time.Second)
+	}
+	return false, err
 }
 
 // load makes a transaction of what the table lacks, and what will be known when it has landed. again: an attempt has
@@ -215,7 +255,7 @@ func (t simTable) load(segs []lake.Segment, again bool) (*tx, lake.Outcome, erro
 	if err := t.fits(); err != nil {
 		return nil, lake.Outcome{}, err
 	}
-	x := &tx{lane: t.lane, base: t.sequence, rows: map[string][]int{}}
+	x := &tx{lane: t.lane, base: t.sequence, rows: map[string][]int{}, again: t.of.p.w.cameAgain}
 	if t.blind {
 		x.base = -1
 	}

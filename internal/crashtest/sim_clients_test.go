@@ -25,6 +25,7 @@ const (
 type asked struct {
 	lane    string // tenant
 	ids     []int
+	old     []int // by row: how many days ago it happened; nil: at the beginning of time
 	mode    string
 	called  bool
 	acked   bool
@@ -38,6 +39,7 @@ type asked struct {
 type ledger struct {
 	mu  sync.Mutex
 	all []*asked
+	day map[int]time.Time // by row that was sent: when the day ends in which it happened
 }
 
 // clients send what the plan says, each in its order, to the writer that runs; who finds none waits.
@@ -55,6 +57,9 @@ func (w *sim) clients() *sync.WaitGroup {
 			for range 1 + rng.IntN(3) {
 				row++
 				a.ids = append(a.ids, row)
+				if w.plan.days.keep > 0 {
+					a.old = append(a.old, max(0, rng.IntN(10)-4))
+				}
 			}
 			own = append(own, a)
 			w.ledger.all = append(w.ledger.all, a)
@@ -81,14 +86,13 @@ func (w *sim) ask(a *asked, seal bool) {
 				break
 			}
 		}
-		time.Sleep(200 * time.Millisecond)
+		const look = 200 * time.Millisecond
+		time.Sleep(look + max(0, time.Until(time.Unix(0, w.rests.Load()))).Truncate(look)) // each client at its own time
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
 	defer cancel()
-	r := wal.Request{
-		Tenant: a.lane, Index: index, Schema: schema, Body: bodyOf(a.ids), Rows: len(a.ids),
-		MinTime: int64(a.ids[0]), MaxTime: int64(a.ids[len(a.ids)-1]), Mode: wal.WaitFor,
-	}
+	r := wal.Request{Tenant: a.lane, Index: index, Schema: schema, Rows: len(a.ids), Mode: wal.WaitFor}
+	r.Body, r.MinTime, r.MaxTime = w.ledger.happened(a)
 	switch a.mode {
 	case "auto":
 		r.Mode = wal.Auto
@@ -198,12 +202,12 @@ func (l *ledger) inTable(tables *catalog, a *asked) bool {
 	return has(tables, a)
 }
 
-// has tells whether a request's rows are in the table, or will be when its catalog is repaired.
+// has tells whether a request's rows are in the table, or went with their day, or will be when its catalog is repaired.
 func has(tables *catalog, a *asked) bool {
 	tables.mu.Lock()
 	defer tables.mu.Unlock()
 	for t := tables.tables[a.lane+"/"+index]; t != nil; t = t.later {
-		if slices.Contains(t.rows[a.receipt.Segment.String()], a.ids[len(a.ids)-1]) {
+		if last := a.ids[len(a.ids)-1]; t.dropped[last] != "" || slices.Contains(t.rows[a.receipt.Segment.String()], last) {
 			return true
 		}
 	}

@@ -41,6 +41,8 @@ func (w *sim) eventOf(p *proc, op simfs.Op) string {
 		return part
 	case commitKind:
 		return "commit"
+	case dropKind:
+		return "drop days"
 	case storePut, storeReplace:
 		if strings.HasPrefix(op.Name, "_active/") {
 			return "active upload"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
@@ -21,7 +22,8 @@ import (
 func (w *sim) live() {
 	rng := w.plan.source(simDirector)
 	clients := w.clients()
-	for _, d := range w.plan.deaths {
+	for n, d := range w.plan.deaths {
+		w.rest(n)
 		life := w.boot()
 		w.arm(d)
 		select {
@@ -51,6 +53,7 @@ func (w *sim) live() {
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))
 	}
+	w.rest(len(w.plan.deaths))
 	life := w.boot()
 	clients.Wait()
 	life.Wait()
@@ -304,6 +307,11 @@ func (w *sim) fault(op simfs.Op, changes bool) error {
 
 // watch looks at an operation that is about to happen: RET-1.
 func (w *sim) watch(p *proc, op simfs.Op) {
+	if p.name == theOperator && vfs.IsTemp(op.Name) && (op.Kind == simfs.Link || op.Kind == simfs.Rename) {
+		w.mu.Lock()
+		w.late[idIn(op.To)] = true // the mirror brings it back
+		w.mu.Unlock()
+	}
 	if op.Kind != simfs.Remove || stateOf(op.Name) != segment.Committed {
 		return
 	}

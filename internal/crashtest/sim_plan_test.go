@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
@@ -21,6 +22,8 @@ type simPlan struct {
 	maxEvents       int
 	maxAge          time.Duration
 	gateAge, retain time.Duration
+	retainPartial   time.Duration
+	keepCopies      time.Duration // retention::mirror
 	gateBytes       int64
 	uploads         int
 	sweep, active   time.Duration
@@ -35,6 +38,7 @@ type simPlan struct {
 	standby         bool   // two drains are offered to the root
 	rots            []rot
 	back            back // of the catalog; zero: it stays
+	days            days // zero: rows stay for ever
 }
 
 // death ends processes.
@@ -152,6 +156,20 @@ func planOf(seed uint64) simPlan {
 	if rng.IntN(4) == 0 && !lost {
 		p.back.saved = between(30, 500)
 		p.back.restored = p.back.saved + between(10, 400)
+	}
+	p.retainPartial, p.keepCopies = p.retain, mirror.LeastKeep
+	if rng.IntN(5) == 0 && len(p.deaths) > 0 {
+		p.days = days{
+			keep: time.Duration(between(24, 60)) * time.Hour, rest: between(1, len(p.deaths)), hours: between(20, 150), idle: coin(), every: ms(500, 20_000),
+		}
+		for range 2 { // it is not known what became of a commit, while days go
+			p.faults = append(p.faults, episode{
+				kind: []string{catalogLoses, catalogLate}[rng.IntN(2)], from: between(1, 900), count: 40, odds: 1,
+			})
+		}
+		if coin() { // as shipped
+			p.retainPartial, p.keepCopies = 24*time.Hour, 24*time.Hour
+		}
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
+	"github.com/siglakecol/siglakecol/internal/lake"
 	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
@@ -134,6 +135,9 @@ func (w *sim) startDrain(name string) *proc {
 				return
 			}
 		}
+		if w.plan.days.keep > 0 {
+			p.run.Go(func() { simCatalog{p}.dropOldDays(w.plan.days.every) })
+		}
 		w.retainMirror(p)
 	})
 	if every := w.plan.foreign; every > 0 {
@@ -149,7 +153,8 @@ func (w *sim) startDrain(name string) *proc {
 func (w *sim) drainOptions(p *proc) drain.Options {
 	return drain.Options{
 		FS: p.fs, WAL: root, Catalog: w.plant.catalogOf(simCatalog{p}), GateAge: w.plan.gateAge, GateBytes: w.plan.gateBytes,
-		Retain: w.plan.retain, RetainPartial: w.plan.retain, Grace: 5 * time.Second, Holder: p.name,
+		Retain: w.plan.retain, RetainPartial: w.plan.retainPartial, Grace: 5 * time.Second, Holder: p.name,
+		Drop: lake.Retention{Keep: w.plan.days.keep, Settled: settled, Interval: dropEvery},
 		Poll: 1007 * time.Millisecond, // never at the time of a look at drain.wake: which of the two came first nobody could reproduce
 	}
 }
@@ -171,7 +176,7 @@ func (w *sim) retainMirror(p *proc) {
 	for {
 		r, err := segment.Open(p.fs, root)
 		if err == nil {
-			ret, err := mirror.NewRetention(mirror.RetentionOptions{Store: w.plant.storeOf(simStore{p}), Keep: mirror.LeastKeep})
+			ret, err := mirror.NewRetention(mirror.RetentionOptions{Store: w.plant.storeOf(simStore{p}), Keep: w.plan.keepCopies})
 			if err != nil {
 				panic(err)
 			}

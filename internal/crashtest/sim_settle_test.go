@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/siglakecol/siglakecol/internal/drain"
-	"github.com/siglakecol/siglakecol/internal/mirror"
 	"github.com/siglakecol/siglakecol/internal/segment"
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
@@ -59,7 +58,7 @@ func (w *sim) settle() {
 		w.drainOnce()
 	}
 	w.mirrorAll()
-	time.Sleep(w.plan.retain + time.Second)
+	time.Sleep(w.plan.retainPartial + w.plan.retain + time.Second)
 	w.drainOnce()
 	w.forget()
 	w.check()
@@ -97,7 +96,7 @@ func (w *sim) mirrorAll() {
 func (w *sim) forget() {
 	p := w.start(theDrain)
 	p.run.Go(func() { w.retainMirror(p) })
-	time.Sleep(3 * mirror.LeastKeep)
+	time.Sleep(3*w.plan.keepCopies - 61*time.Second) // not at the time of a run
 	p.buried()
 }
 
@@ -108,7 +107,7 @@ func (w *sim) check() {
 	for _, bad := range w.tables.bad {
 		v.add("ACK-2: %s", bad)
 	}
-	times := map[int]int{}
+	times, dropped := map[int]int{}, w.tables.dropped()
 	owners := map[int]*asked{}
 	for _, a := range w.ledger.all {
 		for _, id := range a.ids {
@@ -118,6 +117,9 @@ func (w *sim) check() {
 	for lane, segs := range w.tables.all() {
 		for id, rows := range segs {
 			for i, row := range rows {
+				if row == gone {
+					continue
+				}
 				times[row]++
 				a := owners[row]
 				switch {
@@ -132,6 +134,9 @@ func (w *sim) check() {
 	for _, a := range w.ledger.all {
 		for _, id := range a.ids {
 			n := times[id]
+			if dropped[id] != "" {
+				continue
+			}
 			if segment := a.receipt.Segment; n == 0 && a.acked && a.gone == "" {
 				switch {
 				case !w.rotten[segment.String()]:
@@ -143,7 +148,7 @@ func (w *sim) check() {
 			if n > 1 {
 				v.add("LAKE-1: row %d is there %d times", id, n)
 			}
-			if n > 0 != (times[a.ids[0]] > 0) {
+			if first := a.ids[0]; n > 0 != (times[first] > 0 || dropped[first] != "") {
 				v.add("ACK-2: of request %v only a part is there", a.ids)
 			}
 		}
@@ -159,7 +164,7 @@ func (w *sim) checkRest(v *violations) {
 		v.add("ONE-1: temporary files %v", temps)
 	}
 	for key := range w.store.Objects() {
-		if key != marker && !w.inPoison(key) && !w.rotten[idIn(key)] {
+		if key != marker && !w.inPoison(key) && !w.rotten[idIn(key)] && !w.unproved(idIn(key)) {
 			v.add("BND-1: %s is left in the mirror", w.stable(key))
 		}
 	}

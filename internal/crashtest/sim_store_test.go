@@ -61,6 +61,7 @@ const (
 	catalogRead  simfs.Kind = "catalog read"
 	otherCommit  simfs.Kind = "other commit"
 	commitLands  simfs.Kind = "lands in the catalog"
+	dropKind     simfs.Kind = "drop days"
 )
 
 // kindOf tells which faults an operation may meet beside those of the disk.
@@ -68,7 +69,7 @@ func kindOf(k simfs.Kind) string {
 	switch k {
 	case storePut, storeReplace, storeDelete:
 		return "store"
-	case commitKind, otherCommit:
+	case commitKind, otherCommit, dropKind:
 		return "catalog"
 	}
 	return ""

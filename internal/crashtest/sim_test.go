@@ -44,6 +44,10 @@ type sim struct {
 	wrong  violations
 	names  map[string]string // of segments, in order of their appearance
 
+	rests atomic.Int64    // until then there is no writer, in Unix ns
+	away  bool            // a table could not be asked for who knows how long
+	late  map[string]bool // segments that come, or come again, when the rows may be gone that prove them committed, by id
+
 	rots   []rot
 	saved  *catalog        // a backup
 	rotten map[string]bool // segments of which a copy has rotted, by id
@@ -75,7 +79,7 @@ func simulateSeed(t *testing.T, plan simPlan, plant simBug, kept int) *sim {
 	w := &sim{
 		kept: kept, plan: plan, plant: plant, store: &storetest.Store{}, tables: newCatalog(), procs: map[string]*proc{},
 		rng: plan.source(simSteps), faults: slices.Clone(plan.faults), rots: slices.Clone(plan.rots),
-		rotten: map[string]bool{}, told: map[string]bool{}, names: map[string]string{}, met: map[string]map[string]bool{},
+		rotten: map[string]bool{}, late: map[string]bool{}, told: map[string]bool{}, names: map[string]string{}, met: map[string]map[string]bool{},
 	}
 	simulate(t, plan.source(simTurns), nil, func(s *sched) {
 		pace := plan.source(simDisk)
