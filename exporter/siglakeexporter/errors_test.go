@@ -47,6 +47,7 @@ func answerCases() []answerCase {
 		{name: "tenant denied", cause: fmt.Errorf("%w: x is not allowed here", errDenied), code: codes.PermissionDenied, http: 403, text: "tenant denied: x is not allowed here"},
 		{name: "disk full", cause: wrap(enospc), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged: no space left on device"},
 		{name: "fsync", cause: wrap(syscall.EIO), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged: input/output error"},
+		{name: "damaged record", cause: wrap(fmt.Errorf("/secret/holds: %w", segment.ErrRecord)), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged"},
 		{name: "unforeseen", cause: errors.New("boom"), code: codes.Unavailable, http: 503, retry: retryStorage, trouble: true, text: "storage trouble, the rows are not acknowledged"},
 		{name: "closed", cause: wrap(wal.ErrClosed), code: codes.Unavailable, http: 503, retry: retryClosed, text: "shutting down, nothing was written"},
 		{name: "client gone", cause: wrap(context.Canceled), code: codes.Unavailable, http: 503, retry: retryClosed, text: "the client gave up before its rows were admitted, nothing was written"},

@@ -14,6 +14,16 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
+const holdsFile = "/wal/default/events/holds"
+
+// kindOf asks the lane what it holds, with kind for the case that nothing says it.
+func kindOf(t *testing.T, l segment.Lane, kind string) string {
+	t.Helper()
+	held, err := l.Hold(kind)
+	require.NoError(t, err)
+	return held.Kind
+}
+
 // The first decides what a lane holds, the others hear it.
 func TestHold(t *testing.T) {
 	t.Parallel()
@@ -21,15 +31,15 @@ func TestHold(t *testing.T) {
 	have, err := l.Holds()
 	require.NoError(t, err)
 	require.Empty(t, have)
-	for _, kind := range []string{"logs", "logs", "traces"} {
-		have, err = l.Hold(kind)
-		require.NoError(t, err)
-		require.Equal(t, "logs", have)
+	require.Empty(t, kindOf(t, l, ""), "nothing says it, nothing is decided")
+	for _, kind := range []string{"logs", "logs", "traces", ""} {
+		require.Equal(t, "logs", kindOf(t, l, kind))
 	}
-	require.Equal(t, "logs\n", contentOf(t, s, "/wal/default/events/holds"))
-	for _, bad := range []string{"", "Logs", "a b", "../x", strings.Repeat("x", 33)} {
+	require.Regexp(t, `^logs [0-9a-f]{8}\n$`, contentOf(t, s, holdsFile))
+	for _, bad := range []string{"Logs", "lofs", "../x", "logs\n"} {
+		_, l := simLane(t)
 		_, err = l.Hold(bad)
-		require.ErrorContains(t, err, "want ^[a-z]{1,32}$")
+		require.ErrorContains(t, err, `want one of ["logs" "traces" "metrics"]`)
 	}
 	entries, err := s.List("/wal/default/events")
 	require.NoError(t, err)
@@ -38,15 +48,39 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// LOUD-1: a file that says nothing is never read as no file.
+// Files of before have no check.
+func TestHold_a_file_of_before(t *testing.T) {
+	t.Parallel()
+	s, l := simLane(t)
+	place(t, s, holdsFile, "traces\n")
+	require.Equal(t, "traces", kindOf(t, l, "logs"))
+	require.Equal(t, "traces\n", contentOf(t, s, holdsFile))
+}
+
+// LOUD-1: a file that says nothing is never read as no file. The error names it, what is in it and what to do.
 func TestHold_a_damaged_file_is_an_error(t *testing.T) {
 	t.Parallel()
-	for _, content := range []string{"", "logs", "logs\nlogs\n", "\x00\n"} {
+	other, l := simLane(t)
+	events := kindOf(t, l, "logs")
+	root, err := segment.Open(other, "/wal")
+	require.NoError(t, err)
+	require.Equal(t, events, kindOf(t, newLane(t, root, "default", "aaa"), "logs"))
+	for _, content := range []string{
+		"", "logs", "logs\nlogs\n", "\x00\n", "lofs\n", "audit\n", "logs 00000000\n", "logs \n",
+		contentOf(t, other, "/wal/default/aaa/holds"), strings.Replace(contentOf(t, other, holdsFile), "logs", "traces", 1),
+	} {
 		s, l := simLane(t)
-		place(t, s, "/wal/default/events/holds", content)
+		place(t, s, holdsFile, content)
 		_, err := l.Hold("logs")
-		require.ErrorContains(t, err, "says nothing about the rows of the lane", "%q", content)
+		require.ErrorIs(t, err, segment.ErrRecord, "%q", content)
+		require.ErrorContains(t, err, fmt.Sprintf("%s: %v: it is %q; write logs, traces or metrics", holdsFile, segment.ErrRecord, content))
+		require.ErrorContains(t, err, "no segment of the lane says what its rows are")
+		require.Equal(t, content, contentOf(t, s, holdsFile))
 	}
+	s, l := simLane(t)
+	require.NoError(t, s.Mkdir(holdsFile))
+	_, err = l.Hold("logs")
+	require.ErrorContains(t, err, "write logs, traces or metrics")
 }
 
 // Two writers of a shared root, one put inside the other at every operation: both hear the same.
@@ -61,15 +95,12 @@ func TestHold_two_at_once(t *testing.T) {
 			}
 			if n++; n-1 == k {
 				inside = true
-				var err error
-				other, err = l.Hold("traces")
-				require.NoError(t, err)
+				other = kindOf(t, l, "traces")
 				inside = false
 			}
 			return nil
 		})
-		mine, err := l.Hold("logs")
-		require.NoError(t, err)
+		mine := kindOf(t, l, "logs")
 		if other == "" {
 			require.Greater(t, k, 5)
 			return
@@ -103,8 +134,7 @@ func TestSweep_Hold(t *testing.T) {
 			for _, e := range entries {
 				require.False(t, strings.HasPrefix(e.Name, "holds."), "%s: %s", where, e.Name)
 			}
-			again, rerr := l.Hold("traces")
-			require.NoError(t, rerr, where)
+			again := kindOf(t, l, "traces")
 			if have == "" {
 				have = "traces"
 			}
@@ -132,23 +162,17 @@ func TestHold_links(t *testing.T) {
 		}
 		return nil
 	})
-	have, err := l.Hold("logs")
-	require.NoError(t, err)
-	require.Equal(t, "logs", have)
+	require.Equal(t, "logs", kindOf(t, l, "logs"))
 
 	s, l = simLane(t)
 	hook, _ := simfs.FailAt(0, simfs.Link.Is, fs.ErrNotExist)
 	s.SetHook(hook)
-	have, err = l.Hold("logs")
-	require.NoError(t, err)
-	require.Equal(t, "logs", have)
+	require.Equal(t, "logs", kindOf(t, l, "logs"))
 
 	s, l = simLane(t)
 	hook, _ = simfs.FailAt(0, simfs.Link.Is, syscall.EIO)
 	s.SetHook(hook)
-	_, err = l.Hold("logs")
+	_, err := l.Hold("logs")
 	require.ErrorIs(t, err, syscall.EIO)
-	have, err = l.Hold("logs")
-	require.NoError(t, err)
-	require.Equal(t, "logs", have)
+	require.Equal(t, "logs", kindOf(t, l, "logs"))
 }

@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+)
 
 // HoldsError says that a lane holds rows of another kind. Nothing was written.
 type HoldsError struct {
@@ -26,7 +30,7 @@ func (l *Log) Reserve(tenant, index, holds string) error {
 	return ln.hold(holds)
 }
 
-// hold finds out what the lane holds, or decides it. Only the first request of a lane's life here asks the disk, and
+// hold finds out what the lane holds, or decides it (segment.Lane.Hold). Only the first request of a lane's life here asks the disk, and
 // those that come meanwhile wait for its answer: theirs hangs on it.
 func (ln *lane) hold(kind string) error {
 	if kind == "" {
@@ -38,11 +42,18 @@ func (ln *lane) hold(kind string) error {
 		if err := ln.seg.Prepare(); err != nil {
 			return fmt.Errorf("prepare %s: %w", ln.seg.Key(), err)
 		}
-		have, err := ln.seg.Hold(kind)
+		held, err := ln.seg.Hold(kind)
 		if err != nil {
 			return err
 		}
-		ln.holds = have
+		fields := []zap.Field{zap.String("lane", ln.seg.Key()), zap.String("holds", held.Kind), zap.String("segment", held.From)}
+		switch {
+		case held.Mended != nil:
+			ln.log.opt.Logger.Warn("what the index holds was damaged and is written anew, as its newest segment says", append(fields, zap.Error(held.Mended))...)
+		case held.From != "":
+			ln.log.opt.Logger.Warn("what the index holds was missing and is written anew, as its newest segment says", fields...)
+		}
+		ln.holds = held.Kind
 	}
 	if ln.holds != kind {
 		return &HoldsError{Tenant: ln.seg.Tenant(), Index: ln.seg.Index(), Have: ln.holds, Want: kind}

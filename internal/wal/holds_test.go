@@ -3,9 +3,13 @@ package wal
 import (
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/siglakecol/siglakecol/internal/segment"
+	"github.com/siglakecol/siglakecol/internal/vfs"
 	"github.com/siglakecol/siglakecol/internal/vfs/simfs"
 )
 
@@ -59,4 +63,58 @@ func TestReserve_limits(t *testing.T) {
 	_, err := disk.Stat("/wal/t/b")
 	require.Error(t, err)
 	closeLog(t, l)
+}
+
+// Where nothing says what an index holds, or its file is damaged, its segments do, and not the request that comes first. Without
+// segments a damaged file refuses everybody for the time: no *HoldsError, which clients drop their rows for.
+func TestAppend_the_segments_say_what_a_lane_holds(t *testing.T) {
+	t.Parallel()
+	logs := arrow.MetadataFrom(map[string]string{"siglake.signal": "logs"})
+	for _, damage := range []string{"", "lofs\n"} {
+		disk := simfs.New(nil)
+		told, seen := observer.New(zap.WarnLevel)
+		opt := options(disk, "/wal")
+		opt.Logger = zap.New(told)
+		as := func(index, kind string, id int64) Request {
+			r := request(t, WaitFor, id)
+			r.Index, r.Holds, r.Schema = index, kind, arrow.NewSchema(testSchemas[0].Fields(), &logs)
+			return r
+		}
+		l := open(t, opt)
+		_, err := l.Append(t.Context(), as("audit", "logs", 1))
+		require.NoError(t, err)
+		require.NoError(t, l.Reserve("t", "empty", "logs"))
+		closeLog(t, l)
+		for _, index := range []string{"audit", "empty"} {
+			name := "/wal/t/" + index + "/holds"
+			require.NoError(t, disk.Remove(name))
+			if damage != "" {
+				require.NoError(t, vfs.WriteFile(disk, name, []byte(damage)))
+			}
+		}
+
+		l = open(t, opt)
+		require.Equal(t, &HoldsError{Tenant: "t", Index: "audit", Have: "logs", Want: "traces"}, l.Reserve("t", "audit", "traces"))
+		_, err = l.Append(t.Context(), as("audit", "logs", 2))
+		require.NoError(t, err)
+		warned := seen.FilterMessageSnippet("is written anew, as its newest segment says").All()
+		require.Len(t, warned, 1)
+		require.Equal(t, "t/audit", warned[0].ContextMap()["lane"])
+		require.Contains(t, warned[0].ContextMap()["segment"], "sealed/")
+		if damage == "" {
+			require.NoError(t, l.Reserve("t", "empty", "traces"))
+			closeLog(t, l)
+			continue
+		}
+		_, err = l.Append(t.Context(), as("empty", "logs", 3))
+		require.ErrorIs(t, err, segment.ErrRecord)
+		require.ErrorContains(t, err, "/wal/t/empty/holds")
+		var holds *HoldsError
+		require.NotErrorAs(t, err, &holds)
+		// What the error says to do helps at once.
+		require.NoError(t, vfs.WriteFile(disk, "/wal/t/empty/holds", []byte("logs\n")))
+		_, err = l.Append(t.Context(), as("empty", "logs", 4))
+		require.NoError(t, err)
+		closeLog(t, l)
+	}
 }
