@@ -29,7 +29,7 @@ committed to from here. When the catalog shows an older one, the drain stops tha
 wait in the log. For each such table this
 
   1. makes the catalog if there is none, and sets it to the newest later metadata.json in the warehouse whose files are all
-     there and whole;
+     there and whole. Where the one that the catalog shows is gone or cut and no later one is whole, it is the newest before;
   2. takes back what that still lacks: data files of later commits, of whose rows it has none, are added to the table;
      segments of committed/, still on the volume, go to sealed/, and with --mirror those of the mirror go to orphans/. The
      drain looks both up in the table, so no row is written twice;

@@ -134,7 +134,7 @@ func TestCatalogRepair_of_a_table_no_log_knows(t *testing.T) {
 	s.write("default", "events", 1)
 	r = s.run("drain", "--once")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stdout, "the metadata file that the catalog shows is gone; siglake catalog-repair brings back a later one")
+	require.Contains(t, r.stdout, "the metadata file that the catalog shows is gone; restore it from a copy of the warehouse; where there is none, siglake catalog-repair")
 	require.Contains(t, r.stderr, "drain has stopped for this table until somebody repairs the catalog")
 	require.Regexp(t, `(?m)^  catalog shows +\S+/00001-\S+, which is gone$`, s.ok("catalog-repair"))
 	rep := s.repair(t, exitOK)

@@ -32,8 +32,9 @@ type repairedTable struct {
 	Lane     string         `json:"lane"`
 	Table    string         `json:"table"`
 	Standing string         `json:"standing"`
-	Seen     repairedState  `json:"seen"`    // what was committed to from this log
-	Catalog  *repairedState `json:"catalog"` // what the catalog showed; null: it does not have the table
+	Seen     repairedState  `json:"seen"`             // what was committed to from this log
+	Catalog  *repairedState `json:"catalog"`          // what the catalog showed; null: it does not have the table
+	Broken   string         `json:"broken,omitempty"` // the metadata file of that is gone, or damaged
 	// SetTo is what the catalog is, or would be, set to; null: it stays.
 	SetTo       *repairedState  `json:"set_to"`
 	Unfit       []unfitMetadata `json:"unfit"` // later metadata files that it cannot be set to
@@ -93,7 +94,7 @@ func (s repairedState) String() string {
 func (r *repairReport) add(done []*drain.TableRepair) {
 	for _, t := range done {
 		out := repairedTable{
-			Lane: t.Tenant + "/" + t.Index, Table: t.Table, Standing: string(t.Standing), Doubt: t.Doubt, Resumed: t.Resumed,
+			Lane: t.Tenant + "/" + t.Index, Table: t.Table, Standing: string(t.Standing), Doubt: t.Doubt, Resumed: t.Resumed, Broken: t.Broken,
 			Seen: repairedState{Sequence: t.Seen.Sequence, Metadata: t.Seen.Metadata}, Unfit: []unfitMetadata{}, Files: []strayFile{},
 		}
 		if t.Before.Metadata != "" {
@@ -154,11 +155,11 @@ func (t *repairedTable) write(b *strings.Builder, applied bool) {
 		fmt.Fprintf(b, "  committed from here  %s\n", t.Seen)
 	}
 	if t.Catalog != nil {
-		gone := ""
-		if t.Catalog.Changed == nil {
-			gone = ", which is gone"
+		broken := ""
+		if t.Broken != "" {
+			broken = ", which is " + t.Broken
 		}
-		fmt.Fprintf(b, "  catalog shows        %s%s\n", t.Catalog, gone)
+		fmt.Fprintf(b, "  catalog shows        %s%s\n", t.Catalog, broken)
 	}
 	for _, u := range t.Unfit {
 		fmt.Fprintf(b, "  not to be used       %s: %s\n", u.Metadata, oneLine(u.Why))

@@ -76,7 +76,8 @@ func (t *TableRepair) Whole() bool { return t.Err == nil && len(t.Lost) == 0 && 
 // RepairCatalog brings back what a catalog that was restored from a backup does not know of the tables that were committed to
 // from this root:
 //
-//  1. The catalog is set to the newest later metadata file of the table that is whole.
+//  1. The catalog is set to the newest later metadata file of the table that is whole; to the newest one before, where what it shows
+//     is gone or damaged and no later one is whole.
 //  2. Data files of later commits, of whose rows that has none, are added to the table.
 //  3. What is still missing goes back to where the drain takes it: segments of committed/ to sealed/, those of the mirror to
 //     orphans/. The drain looks both up in the table, so rows that are there are not written again.
@@ -196,17 +197,23 @@ func (r *repair) look(ctx context.Context, root *segment.Root) error {
 
 // forward sets the catalog to the later state, and takes back what that lacks and the root has.
 func (r *repair) forward(ctx context.Context, t *tableWork) error {
-	switch {
-	case t.Err != nil:
+	if t.Err != nil {
 		return t.Err
+	}
+	t.Before = t.Have
+	switch {
 	case t.Standing == lake.Replaced:
 		return fmt.Errorf("%w: the catalog has another table of that name, made since, and which of them counts nobody but you can say", ErrNoRepair)
-	case t.Seen.Metadata == "" && t.Forward == nil:
-		return fmt.Errorf("%w: the metadata file that the catalog shows is gone, %s, and no later one is whole", ErrNoRepair, t.Have.Metadata)
+	case t.Broken != "" && t.Forward == nil:
+		other := "other"
+		if t.Seen.Metadata == "" {
+			other = "later" // without a log that knows the table nobody would tell what is missing
+		}
+		return fmt.Errorf("%w: the metadata file that the catalog shows is %s, %s, and no %s one is whole; restore it from a copy of the warehouse, or bring back its version in the bucket",
+			ErrNoRepair, t.Broken, t.Have.Metadata, other)
 	case t.Standing == lake.Unlisted && t.Forward == nil:
 		return fmt.Errorf("%w: the catalog does not have the table, and no metadata file of it is whole", ErrNoRepair)
 	}
-	t.Before = t.Have
 	if r.Apply {
 		if err := t.Set(ctx); err != nil {
 			return err

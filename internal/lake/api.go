@@ -140,7 +140,7 @@ var (
 	// ErrNoHome is an ErrNoCatalog: nor is there the database, or the warehouse of a REST server, that would hold one. A lake makes none.
 	ErrNoHome = fmt.Errorf("%w, nor a place for one", ErrNoCatalog)
 	// ErrMetadataGone: the metadata file that the catalog shows of a table is not there. It is an fs.ErrNotExist.
-	ErrMetadataGone = errors.New("lake: the metadata file that the catalog shows is gone; siglake catalog-repair brings back a later one")
+	ErrMetadataGone = errors.New("lake: the metadata file that the catalog shows is gone; restore it from a copy of the warehouse; where there is none, siglake catalog-repair sets the table to another state")
 	// ErrReadOnly: the lake was opened read-only.
 	ErrReadOnly = errors.New("lake: opened read-only")
 	// ErrNoTable: the catalog does not know the table.

@@ -22,7 +22,7 @@ type Standing string
 // The standings.
 const (
 	Fits     Standing = "fits"      // it shows that state, or one that came after it
-	WentBack Standing = "went back" // it shows an older one, one beside it, or a metadata file that is gone
+	WentBack Standing = "went back" // it shows an older one, one beside it, or a metadata file that is gone or damaged
 	Unlisted Standing = "not in the catalog"
 	Replaced Standing = "another table" // of the same name
 )
@@ -50,10 +50,12 @@ type Past struct {
 	Shown    uuid.UUID // of the table that the catalog has; zero: none, or its metadata file is gone
 	Standing Standing
 	Seen     Seen
-	// Have is what the catalog shows. Of Unlisted the zero value; of a metadata file that is gone its place alone.
+	// Have is what the catalog shows. Of Unlisted the zero value; of a metadata file that is gone or damaged its place alone.
 	Have State
+	// Broken says that the metadata file that the catalog shows is "gone" or "damaged"; empty: it is neither.
+	Broken string
 	// Forward is the newest later state that is whole: each file of its current snapshot is there, and as long as its manifest says.
-	// nil: none is.
+	// Where the metadata file that the catalog shows is broken and no later state is whole, it is the newest before. nil: none is.
 	Forward *State
 	// Reaches says that Forward has what was seen.
 	Reaches bool
@@ -111,14 +113,14 @@ func (l *Lake) Past(ctx context.Context, tenant, index string, seen Seen) (*Past
 // String says how the two states stand to each other.
 func (p *Past) String() string {
 	if p.Seen.Metadata == "" {
-		return fmt.Sprintf("table %s: the catalog shows %s, which is gone", p.Table, p.Have.Metadata)
+		return fmt.Sprintf("table %s: the catalog shows %s, which is %s", p.Table, p.Have.Metadata, p.Broken)
 	}
 	shown := fmt.Sprintf("the catalog shows sequence %d (%s)", p.Have.Sequence, p.Have.Metadata)
 	switch {
 	case p.Standing == Unlisted:
 		shown = "the catalog does not have it"
 	case p.Standing == WentBack && p.have == nil:
-		shown = "the catalog shows " + p.Have.Metadata + ", which is gone"
+		shown = "the catalog shows " + p.Have.Metadata + ", which is " + p.Broken
 	}
 	return fmt.Sprintf("table %s: committed from here was sequence %d (%s), %s", p.Table, p.Seen.Sequence, p.Seen.Metadata, shown)
 }
@@ -130,16 +132,8 @@ func (p *Past) compare(ctx context.Context) error {
 	case errors.Is(err, ErrNoTable):
 		p.Standing = Unlisted
 		return nil
-	case errors.Is(err, ErrMetadataGone):
-		// The catalog answers, and the metadata file it names is gone: a table keeps the last few, and this one is older.
-		at, perr := p.lake.pointer(ctx, p.id)
-		if perr != nil || at == p.Seen.Metadata {
-			return errors.Join(err, perr)
-		}
-		p.Standing, p.Have = WentBack, State{Metadata: at}
-		return nil
 	case err != nil:
-		return err
+		return p.compareBroken(ctx, err)
 	}
 	p.have, p.best, p.Shown = tbl, tbl, tbl.Metadata().TableUUID()
 	if p.Have, err = p.lake.stateOf(tbl); err != nil {
@@ -218,7 +212,7 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// later are the states of the table that followed on what the catalog shows.
+// later are the states of the table that followed on what the catalog shows, and those before one that is broken.
 func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 	files, err := p.metadataFiles()
 	if err != nil {
@@ -228,7 +222,7 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 	var out []*table.Table
 	for _, f := range files {
 		v, ok := metadataVersion(f)
-		later := ok && (!known || v > from) || f == p.Seen.Metadata || p.outgrown && !namesMetadata(p.have, f)
+		later := ok && (!known || v > from || p.mayGoBack()) || f == p.Seen.Metadata || p.outgrown && !namesMetadata(p.have, f)
 		if f == p.Have.Metadata || !later {
 			continue
 		}
@@ -242,7 +236,7 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 			p.unfit(f, fmt.Sprintf("it cannot be read: %v", err))
 		case p.Seen.Table != uuid.Nil && tbl.Metadata().TableUUID() != p.Seen.Table: // of a table that had the name before
 		case p.outgrown && p.before(tbl): // left behind when the history did not name it any more
-		case !p.follows(tbl):
+		case !p.follows(tbl) && !p.precedes(tbl):
 			p.unfit(f, "it did not follow on what the catalog shows")
 			p.name(tbl)
 			p.part(tbl)
@@ -294,8 +288,12 @@ func (p *Past) follows(tbl *table.Table) bool {
 	return snap == nil || tbl.Metadata().SnapshotByID(snap.SnapshotID) != nil
 }
 
-// reaches tells whether a state is the one that was seen, or came after it.
+// reaches tells whether a state is the one that was seen, or came after it. One before a state that cannot be read any more never
+// does: nobody knows what that had.
 func (p *Past) reaches(tbl *table.Table) bool {
+	if p.precedes(tbl) {
+		return false
+	}
 	if namesMetadata(tbl, p.Seen.Metadata) {
 		return true
 	}

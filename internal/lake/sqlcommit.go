@@ -87,7 +87,7 @@ func (c sqlCatalog) loadError(ctx context.Context, id table.Identifier, err erro
 	if perr != nil || ierr != nil {
 		return err // the catalog does not answer
 	}
-	return io.fileError("the metadata file", at, err)
+	return orRepair(io.fileError("the metadata file", at, err))
 }
 
 // CommitTable writes the next metadata file and makes the database point to it, if it still points to the one before.
