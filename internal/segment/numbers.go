@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
@@ -38,17 +39,22 @@ type WriterNumbers struct {
 
 // Numbers returns the lane's record, false if it has none.
 //
-//	errors  ErrRecord if it is damaged, ErrFormat if a newer version wrote it
+//	errors  ErrRecord if it is damaged or no file, ErrFormat if a newer version wrote it
 func (l Lane) Numbers() (Numbers, bool, error) {
 	name := filepath.Join(l.dir, numbersName)
 	b, err := vfs.ReadFile(l.root.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Numbers{}, false, nil
 	}
-	if err != nil {
-		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w", numbersName, l.Key(), err)
+	var n Numbers
+	switch {
+	case noFile(err):
+		err = fmt.Errorf("%w: %w", ErrRecord, err)
+	case err != nil:
+		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w", numbersName, l.Key(), unreadable(err))
+	default:
+		n, err = parseNumbers(b)
 	}
-	n, err := parseNumbers(b)
 	switch {
 	case errors.Is(err, ErrRecord):
 		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w in %s; the next drain sets it aside and begins another", numbersName, l.Key(), err, name)
@@ -106,7 +112,13 @@ func (l Lane) WriteNumbers(n Numbers) error {
 // when it returns nil. Only the holder of drain.lock calls it.
 func (l Lane) SetNumbersAside() error {
 	name := filepath.Join(l.dir, numbersName)
-	if err := l.root.fs.Rename(name, name+".damaged"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := l.root.fs.Rename(name, name+".damaged")
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) { // a directory never takes the place of a file
+		if err = l.root.fs.Remove(name + ".damaged"); err == nil {
+			err = l.root.fs.Rename(name, name+".damaged")
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("set %s of lane %s aside: %w", numbersName, l.Key(), err)
 	}
 	return l.root.fs.SyncDir(l.dir)

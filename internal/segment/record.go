@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,22 @@ import (
 
 // damagedRecord is what helps where owner or head is not what was written.
 const damagedRecord = "restore it, or move it out of the log while the collector is stopped (docs/operations/disaster-recovery.md)"
+
+// unreadable adds to the error of a record what helps: where something that is no file has its name, and where it may not be read.
+func unreadable(err error) error {
+	switch {
+	case noFile(err):
+		return fmt.Errorf("%w; %s", err, damagedRecord)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; let the user that the collector runs as read it (chown)", err)
+	}
+	return err
+}
+
+// noFile tells that something that is no file has the name of a record.
+func noFile(err error) bool {
+	return errors.Is(err, vfs.ErrIrregular) || errors.Is(err, syscall.EISDIR)
+}
 
 // Owner returns the UUID of the table that the lane's rows go to; zero if the drain has not named one. A file
 // that cannot be read or parsed is an error, never "no owner".
@@ -25,7 +42,7 @@ func (l Lane) Owner() (uuid.UUID, error) {
 		return uuid.Nil, nil
 	}
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), err)
+		return uuid.Nil, fmt.Errorf("read %s of lane %s: %w", ownerName, l.Key(), unreadable(err))
 	}
 	u, err := parseOwner(string(b))
 	if err != nil {
@@ -74,7 +91,7 @@ func (l Lane) readHead(name string) (Head, bool, error) {
 		return Head{}, false, nil
 	}
 	if err != nil {
-		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), err)
+		return Head{}, false, fmt.Errorf("read %s of lane %s: %w", headName, l.Key(), unreadable(err))
 	}
 	var h Head
 	if err := DecodeRecord(b, &h); err != nil {

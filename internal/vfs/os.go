@@ -40,23 +40,41 @@ func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
 func (osFS) OpenRW(name string) (File, error) { return openOS(name, os.O_RDWR) }
 
 func openOS(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, fileMode)
+	f, st, err := openRegular(name, flag)
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
-	if err == nil && st.IsDir() {
-		err = &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
-	}
-	var raw syscall.RawConn
-	if err == nil {
-		raw, err = f.SyscallConn()
-	}
+	raw, err := f.SyscallConn()
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return &osFile{f: f, raw: raw, end: st.Size()}, nil
+}
+
+// openRegular opens without waiting for whoever may write to a FIFO; of a regular file that makes no difference. What is no file is
+// refused, but a device: none waits, and one stands in for a full disk in tests.
+func openRegular(name string, flag int) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, flag|unix.O_NONBLOCK, fileMode)
+	if errors.Is(err, unix.ENXIO) { // a socket
+		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+	case st.IsDir():
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
+	case st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, st, nil
 }
 
 // Link implements FS.
@@ -171,7 +189,7 @@ func (osFS) LockShared(name, text string) (io.Closer, error) { return lockOS(nam
 
 func lockOS(name, text string, kind int) (io.Closer, error) {
 	for range lockTries {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, fileMode)
+		f, _, err := openRegular(name, os.O_CREATE|os.O_RDWR)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +238,7 @@ func lockFile(f *os.File, name, text string, kind int) (bool, error) {
 
 // Held implements FS.
 func (osFS) Held(name string) (bool, error) {
-	f, err := os.Open(name)
+	f, _, err := openRegular(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -26,9 +26,9 @@ import (
 type FS interface {
 	// Create makes a new file, mode 0640, open for reading and appending. fs.ErrExist if the name is taken.
 	Create(name string) (File, error)
-	// Open opens a file for reading.
+	// Open opens a file for reading. It waits for nobody: ErrIrregular of a FIFO or a socket.
 	Open(name string) (File, error)
-	// OpenRW opens an existing file for reading and appending. For recovery and marking only.
+	// OpenRW opens an existing file for reading and appending, as Open does. For recovery and marking only.
 	OpenRW(name string) (File, error)
 	// Link gives the file behind oldname the further name newname; fs.ErrExist if it is taken.
 	Link(oldname, newname string) error
@@ -53,6 +53,7 @@ type FS interface {
 	// whoever is refused. *LockedError when another process, or another lock of this one, holds it. Close
 	// releases; the end of the process releases too. The lock is the file's, not the name's: who holds it may
 	// Remove the name, and the next Lock makes another file. NoLocks tells an error of a volume without locks.
+	// ErrIrregular as Open.
 	Lock(name, text string) (io.Closer, error)
 	// LockShared is Lock beside others of its kind: it is refused while an exclusive lock is held, and while it
 	// is held an exclusive one is refused. The file names the last who came.
@@ -93,8 +94,11 @@ type Info struct {
 	ModTime time.Time
 	Inode   uint64
 	IsDir   bool
-	Special bool // a FIFO, a socket or a device: to open it may wait for ever
+	Special bool // a FIFO, a socket or a device: to open it otherwise than FS does may wait for ever
 }
+
+// ErrIrregular says that what has the name is no regular file but a FIFO or a socket. Nothing here makes one.
+var ErrIrregular = errors.New("it is no regular file")
 
 // Space is the room of a volume in bytes. Free counts what an unprivileged process may use.
 type Space struct {
