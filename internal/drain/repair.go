@@ -204,6 +204,8 @@ func (r *repair) forward(ctx context.Context, t *tableWork) error {
 	switch {
 	case t.Standing == lake.Replaced:
 		return fmt.Errorf("%w: the catalog has another table of that name, made since, and which of them counts nobody but you can say", ErrNoRepair)
+	case t.Overwritten() && t.Forward == nil:
+		return fmt.Errorf("%w: %s; where there is none, move that file away and run this again", ErrNoRepair, t.Past)
 	case t.Broken != "" && t.Forward == nil:
 		other := "other"
 		if t.Seen.Metadata == "" {

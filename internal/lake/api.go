@@ -166,7 +166,8 @@ func (e *IncarnationError) Error() string {
 }
 
 // GoneBackError says that the catalog shows an older state of the table than one that was seen before, as after a
-// restore from a backup. Nothing was written.
+// restore from a backup; or the same metadata file with older content, as after a wrong file was put back under its name.
+// Nothing was written.
 type GoneBackError struct {
 	Table                      string
 	WantSequence, HaveSequence int64
@@ -174,8 +175,17 @@ type GoneBackError struct {
 }
 
 func (e *GoneBackError) Error() string {
+	if e.HaveMetadata == e.WantMetadata && e.HaveSequence < e.WantSequence {
+		return fmt.Sprintf("lake: table %s went back: %s", e.Table, olderContent(e.WantMetadata, e.WantSequence, e.HaveSequence))
+	}
 	return fmt.Sprintf("lake: table %s went back: seen before: sequence %d (%s), now: sequence %d (%s); siglake catalog-repair brings back what is missing",
 		e.Table, e.WantSequence, e.WantMetadata, e.HaveSequence, e.HaveMetadata)
+}
+
+// olderContent says that a metadata file shows less than it did, and what to do.
+func olderContent(metadata string, want, have int64) string {
+	return fmt.Sprintf("the content of its metadata file is older than the file's name: sequence %d was committed as %s, which has sequence %d now; "+
+		"put the right content of that file back from a copy of the warehouse", want, metadata, have)
 }
 
 // SegmentError says that the rows of one segment cannot be read. Nothing was written; without that segment the same

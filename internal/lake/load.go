@@ -106,7 +106,8 @@ func readProof(meta table.Metadata, now time.Time) (proof, error) {
 //	errors  *GoneBackError; another: the state that was seen could not be read, so nothing is known
 func (t *Table) checkHead(ctx context.Context, tbl *table.Table, seen head) error {
 	have := headOf(tbl)
-	if seen.metadata == "" || have.metadata == seen.metadata {
+	same := have.metadata == seen.metadata // a file is written once, so it has to have the same content, too
+	if seen.metadata == "" || same && have.sequence >= seen.sequence {
 		return nil
 	}
 	back := have.sequence < seen.sequence || forked(tbl, seen.metadata)

@@ -110,10 +110,18 @@ func (l *Lake) Past(ctx context.Context, tenant, index string, seen Seen) (*Past
 	return p, nil
 }
 
+// Overwritten tells that the catalog shows the metadata file that was seen, and that this has older content now.
+func (p *Past) Overwritten() bool {
+	return p.Standing == WentBack && p.Broken == "" && p.Have.Metadata == p.Seen.Metadata && p.Have.Sequence < p.Seen.Sequence
+}
+
 // String says how the two states stand to each other.
 func (p *Past) String() string {
 	if p.Seen.Metadata == "" {
 		return fmt.Sprintf("table %s: the catalog shows %s, which is %s", p.Table, p.Have.Metadata, p.Broken)
+	}
+	if p.Overwritten() {
+		return fmt.Sprintf("table %s: %s", p.Table, olderContent(p.Seen.Metadata, p.Seen.Sequence, p.Have.Sequence))
 	}
 	shown := fmt.Sprintf("the catalog shows sequence %d (%s)", p.Have.Sequence, p.Have.Metadata)
 	switch {
@@ -235,6 +243,8 @@ func (p *Past) later(ctx context.Context) ([]*table.Table, error) {
 		case err != nil:
 			p.unfit(f, fmt.Sprintf("it cannot be read: %v", err))
 		case p.Seen.Table != uuid.Nil && tbl.Metadata().TableUUID() != p.Seen.Table: // of a table that had the name before
+		case f == p.Seen.Metadata && tbl.Metadata().LastSequenceNumber() < p.Seen.Sequence:
+			p.unfit(f, olderContent(f, p.Seen.Sequence, tbl.Metadata().LastSequenceNumber()))
 		case p.outgrown && p.before(tbl): // left behind when the history did not name it any more
 		case !p.follows(tbl) && !p.precedes(tbl):
 			p.unfit(f, "it did not follow on what the catalog shows")

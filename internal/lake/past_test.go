@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/iceberg-go"
@@ -113,6 +114,52 @@ func TestPast_damaged_files(t *testing.T) {
 				require.Len(t, p.Unfit, 1)
 				require.Contains(t, p.Unfit[0].Why, "damaged")
 				require.NoError(t, p.Set(t.Context()))
+			})
+		}
+	}
+}
+
+// A file that has older content than its name says is no state to go on from, whether the catalog shows it or an older one.
+// Later ones have what was seen.
+func TestPast_older_content_under_the_name(t *testing.T) {
+	t.Parallel()
+	for _, shown := range []bool{true, false} {
+		for _, later := range []bool{true, false} {
+			t.Run(fmt.Sprintf("shown_%t_later_%t", shown, later), func(t *testing.T) {
+				t.Parallel()
+				l := lakeAt(t, t.TempDir(), hooks{})
+				tbl := events(t, l)
+				commitEach(t, tbl, 1)
+				_, backup := tbl.Head()
+				commitEach(t, tbl, 1)
+				_, older := tbl.Head()
+				commitEach(t, tbl, 1)
+				seen := seenOf(tbl)
+				best := older
+				if later {
+					commitEach(t, tbl, 1)
+					_, best = tbl.Head()
+				}
+				pointTo(t, l, backup)
+				if shown {
+					pointTo(t, l, seen.Metadata)
+				}
+				swapContent(t, seen.Metadata, older)
+				forget(l)
+				p := past(t, l, seen)
+				require.Equal(t, WentBack, p.Standing)
+				require.Equal(t, shown, p.Overwritten())
+				require.Equal(t, shown, strings.Contains(p.String(), "put the right content of that file back"), p)
+				require.Equal(t, later, p.Reaches)
+				if shown && !later {
+					require.Nil(t, p.Forward, "nothing follows on it")
+					return
+				}
+				require.Equal(t, best, p.Forward.Metadata)
+				if !shown {
+					require.Len(t, p.Unfit, 1)
+					require.Contains(t, p.Unfit[0].Why, "older than the file's name: sequence 3 was committed as")
+				}
 			})
 		}
 	}

@@ -64,6 +64,59 @@ func TestCommit_a_catalog_gone_back_stops_the_table(t *testing.T) {
 	}
 }
 
+// LOUD-1: older content under the name of the newest metadata file, as when a wrong file is put back, shows less than was
+// committed. It stops the table, and the error names the file.
+func TestCommit_older_content_under_the_same_name_stops_the_table(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := lakeAt(t, dir, hooks{})
+	tbl := events(t, l)
+	a, b := newSegment(t, 1, 3), newSegment(t, 2, 2)
+	_, err := tbl.Commit(t.Context(), []Segment{a})
+	require.NoError(t, err)
+	_, older := tbl.Head()
+	_, err = tbl.Commit(t.Context(), []Segment{b})
+	require.NoError(t, err)
+	sequence, newest := tbl.Head()
+	right := swapContent(t, newest, older)
+
+	again := lakeAt(t, dir, hooks{})
+	tbl = events(t, again)
+	tbl.Expect(sequence, newest)
+	out, err := tbl.Commit(t.Context(), []Segment{a, b})
+	var back *GoneBackError
+	require.ErrorAs(t, err, &back)
+	require.Equal(t, GoneBackError{
+		Table: "siglake.events", WantSequence: 2, HaveSequence: 1, WantMetadata: newest, HaveMetadata: newest,
+	}, *back)
+	require.ErrorContains(t, err, "older than the file's name: sequence 2 was committed as "+newest+", which has sequence 1 now; put the right content of that file back")
+	require.Empty(t, out.Committed)
+	_, err = tbl.Lookup(t.Context(), []string{b.ID})
+	require.ErrorAs(t, err, &back)
+	found, err := again.Collect(t.Context(), nil, GC{MinAge: LeastOrphanAge, Seen: func(string, string) (Seen, error) {
+		return Seen{tbl.UUID(), sequence, newest}, nil
+	}})
+	require.NoError(t, err)
+	require.ErrorAs(t, found[0].Err, &back)
+
+	require.NoError(t, os.WriteFile(fileOf(t, newest), right, 0o600))
+	forget(again)
+	_, err = tbl.Commit(t.Context(), []Segment{a, b, newSegment(t, 3, 1)})
+	require.NoError(t, err)
+	require.Len(t, readAll(t, again), 6)
+}
+
+// swapContent puts the content of one metadata file under the name of another, and returns what was there.
+func swapContent(tb testing.TB, name, from string) []byte {
+	tb.Helper()
+	was, err := os.ReadFile(fileOf(tb, name))
+	require.NoError(tb, err)
+	content, err := os.ReadFile(fileOf(tb, from))
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(fileOf(tb, name), content, 0o600))
+	return was
+}
+
 // A restored catalog that others have committed to since has a sequence number like the one seen, and another past.
 func TestCommit_a_forked_catalog_stops_the_table(t *testing.T) {
 	t.Parallel()
