@@ -33,12 +33,14 @@ another directory in that one or around it is refused, unless --wal names it, to
 Each object is decoded before it is written. One that cannot be read is named, and another object of the same segment is
 restored instead, if there is one: its beginning in _active/, or a copy in another lane. All others are restored.
 A segment that the root has in poison/ and nowhere else is named and left there.
+What a user index holds (logs, traces or metrics) is recorded as most of its segments say, unless the root knows.
 
 Exit codes:
   0  everything the mirror has is in the root
   1  failed, or some objects could not be fetched: run it again (also when there is what makes it 3)
   2  wrong usage, or a wrong place: --from is not the root of a mirror, --to is not the root of a log
-  3  some objects cannot be read as segments, or the root has some segments in poison/ only`
+  3  some objects cannot be read as segments, the root has some segments in poison/ only, or some were restored to an index that
+     holds other rows`
 
 func newWALRecover(a *app) *cobra.Command {
 	var f recoverFlags

@@ -31,6 +31,7 @@ type recovered struct {
 	Superseded int              `json:"superseded"`
 	Copies     []mirror.Copy    `json:"superseded_keys"`
 	Gaps       []mirror.LaneGap `json:"gaps"`
+	Unlike     []mirror.Unlike  `json:"unlike"` // restored to a lane that holds other rows
 }
 
 type recoveredLane struct {
@@ -54,6 +55,7 @@ func recoverReport(rep mirror.Report, f *recoverFlags) recovered {
 		DryRun: f.dryRun, From: objstore.Redact(f.from), To: f.to, Lanes: []recoveredLane{}, Unreadable: orEmpty(rep.Unreadable),
 		Failed: orEmpty(rep.Failed), Foreign: rep.Foreign, Named: orEmpty(rep.Named), Gaps: orEmpty(rep.Gaps),
 		Superseded: len(rep.Superseded), Copies: orEmpty(rep.Superseded), Poison: len(rep.Poison), PoisonAt: orEmpty(rep.Poison),
+		Unlike: orEmpty(rep.Unlike),
 	}
 	for _, l := range rep.Lanes {
 		lane := recoveredLane{
@@ -89,6 +91,13 @@ func (r *recovered) verdict() error {
 	}
 	if r.Poison > 0 {
 		parts = append(parts, plural(r.Poison, "segment is", "segments are")+" in the root only in poison/ (siglake wal-requeue)")
+	}
+	unlike := 0
+	for _, u := range r.Unlike {
+		unlike += u.Segments
+	}
+	if unlike > 0 {
+		parts = append(parts, plural(unlike, "segment was restored to an index that holds other rows", "segments were restored to indexes that hold other rows"))
 	}
 	others := "all others are restored"
 	if r.DryRun {
@@ -134,6 +143,11 @@ func (r *recovered) write(w io.Writer) error {
 		if c.OtherLane {
 			fmt.Fprintf(&b, "of another lane, not taken: %s (%s); taken: %s\n", oneLine(c.Key), humanBytes(c.Size), cmp.Or(oneLine(c.Used), "none yet"))
 		}
+	}
+	for _, u := range r.Unlike {
+		fmt.Fprintf(&b, "%s holds %s, and %s restored to it with rows of %s, for one %s; the drain does not commit %s there\n"+
+			"(docs/operations/damaged-segments.md, segments in the wrong index)\n",
+			u.Lane, u.Holds, plural(u.Segments, "segment was", "segments were"), u.Rows, oneLine(u.Key), agree(u.Segments, "it", "them"))
 	}
 	for _, file := range r.PoisonAt {
 		fmt.Fprintf(&b, "in poison/ only: %s\n", oneLine(file))

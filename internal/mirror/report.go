@@ -69,6 +69,7 @@ type Report struct {
 	Superseded []Copy   // as a rule beginnings of open segments whose whole segment is there too
 	Poison     []string // files below the root: segments that it has there only, which were not restored
 	Gaps       []LaneGap
+	Unlike     []Unlike // segments that were restored to a lane that holds other rows
 }
 
 // report collects a Report from many goroutines.
@@ -148,6 +149,12 @@ func (r *report) restored(f find, rows int64, times [2]int64) {
 		l.MinTime, l.MaxTime = times[0], times[1]
 	}
 	l.MinTime, l.MaxTime = min(l.MinTime, times[0]), max(l.MaxTime, times[1])
+}
+
+func (r *report) unlike(u Unlike) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rep.Unlike = append(r.rep.Unlike, u)
 }
 
 func (r *report) poisoned(f find, file string) {

@@ -86,7 +86,7 @@ func (e *NoMirrorError) Error() string { return ErrNoMirror.Error() }
 func (e *NoMirrorError) Unwrap() error { return ErrNoMirror }
 
 // Restore writes each segment of a mirror that the root at Dir does not have to its sealed/, whole, and decoded before. One
-// of which the root has only a beginning counts as one that it does not have.
+// of which the root has only a beginning counts as one that it does not have. What a user index holds is recorded as its segments say it.
 // Durable when it returns. Idempotent; safe to interrupt and to run again: a crash leaves whole segments, and a
 // temporary file that the next run replaces.
 //
@@ -104,7 +104,7 @@ func Restore(ctx context.Context, opt RestoreOptions) (Report, error) {
 	if opt.Step == nil {
 		opt.Step = func(string) {}
 	}
-	r := &restore{opt: opt, mem: semaphore.NewWeighted(downloadBytes), prepared: map[string]bool{}, report: newReport()}
+	r := &restore{opt: opt, mem: semaphore.NewWeighted(downloadBytes), prepared: map[string]bool{}, kinds: map[string]map[string]ofKind{}, report: newReport()}
 	found, err := r.list(ctx)
 	if err != nil {
 		return r.report.done(), err
@@ -123,7 +123,8 @@ type restore struct {
 
 	mu       sync.Mutex
 	report   *report
-	prepared map[string]bool // lanes
+	prepared map[string]bool              // lanes
+	kinds    map[string]map[string]ofKind // what the rows of restored segments are, by lane
 	finished int
 	size     int64
 }
@@ -262,7 +263,10 @@ func (r *restore) run(ctx context.Context, found []find) error {
 			return err
 		})
 	}
-	return errors.Join(g.Wait(), ctx.Err())
+	if err := errors.Join(g.Wait(), ctx.Err()); err != nil {
+		return err
+	}
+	return r.holdLanes()
 }
 
 // choose leaves out the lanes of which nothing is wanted. todo is in order of the lanes.

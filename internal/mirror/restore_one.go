@@ -90,7 +90,7 @@ func (r *restore) try(ctx context.Context, f find) (why *trial, err error) {
 		seg.Release()
 		return &trial{find: f, err: err}, nil
 	}
-	rows, times := seg.Rows, timesOf(seg)
+	rows, times, kind := seg.Rows, timesOf(seg), segment.KindOf(seg.Schema)
 	seg.Release()
 	if len(f.beside) > 0 && r.opt.Online { // a drain may have the beginning in hand
 		return &trial{find: f, err: errBeside, failed: true}, nil
@@ -109,6 +109,7 @@ func (r *restore) try(ctx context.Context, f find) (why *trial, err error) {
 			return nil, fmt.Errorf("restore %s: %w", f.id, err)
 		}
 	}
+	r.noteKind(f, kind)
 	r.report.restored(f, rows, times)
 	return nil, nil //nolint:nilnil // nothing is wrong
 }

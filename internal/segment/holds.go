@@ -14,7 +14,7 @@ import (
 	"github.com/siglakecol/siglakecol/internal/vfs"
 )
 
-// holdsName is the file of a lane that says what its rows are, logs for example. The first writer makes it, or a restore.
+// holdsName is the file of a lane that says what its rows are, logs for example. The first writer makes it, or a recovery.
 const holdsName = "holds"
 
 // holdTries bounds the race with a drain that takes the draft for one a crash left.
