@@ -99,7 +99,7 @@ func (a *app) staleLanes(ctx context.Context, rep *staleReport) error {
 	if err != nil || len(rep.Segments) == 0 {
 		return err
 	}
-	tables, err := a.tableStatus(ctx, func(*lake.Lake) error { return nil })
+	tables, err := a.tableStatus(ctx, func(*lake.Lake, []tableStatus) error { return nil })
 	if err != nil {
 		rep.TablesError = err.Error()
 	}

@@ -153,7 +153,9 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	var back []*lake.Past
-	tables, err := a.tableStatus(ctx, func(l *lake.Lake) (err error) {
+	var late []advice
+	tables, err := a.tableStatus(ctx, func(l *lake.Lake, listed []tableStatus) (err error) {
+		late = a.adviseLate(ctx, l, listed, rep.WAL.Lanes)
 		back, err = drain.Standings(ctx, l, root)
 		return err
 	})
@@ -167,7 +169,7 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 		rep.TablesError = err.Error()
 	}
 	rep.Next = append(a.adviseRepair(back), a.adviseTables(err, rep.WAL.Lanes)...)
-	rep.Next = append(rep.Next, a.adviseRoom(rep.WAL.Lanes)...)
+	rep.Next = append(append(rep.Next, late...), a.adviseRoom(rep.WAL.Lanes)...)
 	rep.Next = append(rep.Next, a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)
@@ -281,7 +283,7 @@ func (a *app) countRows(p place, size int64, budget *int, out *laneStatus) {
 }
 
 // tableStatus lists the tables, and lets also look at the lake. What could be listed is returned also with an error.
-func (a *app) tableStatus(ctx context.Context, also func(*lake.Lake) error) (out []tableStatus, err error) {
+func (a *app) tableStatus(ctx context.Context, also func(*lake.Lake, []tableStatus) error) (out []tableStatus, err error) {
 	l, err := a.openLake(ctx, true)
 	if err != nil {
 		return nil, err
@@ -291,16 +293,21 @@ func (a *app) tableStatus(ctx context.Context, also func(*lake.Lake) error) (out
 	for _, t := range infos {
 		out = append(out, newTableStatus(t))
 	}
-	return out, drain.Joined(err, also(l))
+	return out, drain.Joined(err, also(l, out))
 }
 
 // adviseRepair tells of tables that do not show what was committed to them.
 func (a *app) adviseRepair(back []*lake.Past) (out []advice) {
 	out = []advice{}
 	for _, p := range back {
-		if p.Standing != lake.Replaced { // the drain sets what is the other one's aside, and says so
-			out = append(out, advice{What: p.String() + "; nothing is committed to it, its rows wait in the log", Command: a.next("catalog-repair")})
+		if p.Standing == lake.Replaced || p.Broken == lake.Damaged { // the drain sets what is the other one's aside, and says so; adviseTables
+			continue
 		}
+		what := p.String() + "; nothing is committed to it, its rows wait in the log"
+		if p.Broken == lake.Gone {
+			what += "; restore the file from a copy of the warehouse, and where there is none:"
+		}
+		out = append(out, advice{What: what, Command: a.next("catalog-repair")})
 	}
 	return out
 }
@@ -344,7 +351,7 @@ func (a *app) advise(rep *statusReport) []advice {
 			add(a.next("orphans", "compare", "--all", "--lane", l.key()),
 				"%s of %s held until the table can say whether it has %s rows", plural(l.Orphans, "segment", "segments"), l.key(), agree(l.Orphans, "its", "their"))
 		}
-		if l.OldestSeconds != nil && time.Duration(*l.OldestSeconds)*time.Second > lateAge && l.Sealed+l.Processing > 0 {
+		if l.isLate() && l.Sealed+l.Processing > 0 {
 			add(a.next("drain", "--once"),
 				"%s of %s not drained for %s; no drain runs, or it fails (see the collector's log)",
 				plural(l.Sealed+l.Processing, "segment", "segments"), l.key(), humanAge(time.Duration(*l.OldestSeconds)*time.Second))

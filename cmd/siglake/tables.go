@@ -36,7 +36,7 @@ deletes nothing.`,
 }
 
 func (a *app) tables(ctx context.Context, w io.Writer) error {
-	tables, listErr := a.tableStatus(ctx, func(*lake.Lake) error { return nil })
+	tables, listErr := a.tableStatus(ctx, func(*lake.Lake, []tableStatus) error { return nil })
 	if tables == nil && listErr != nil {
 		return listErr
 	}

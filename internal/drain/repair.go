@@ -281,12 +281,16 @@ func (r *repair) resume(ctx context.Context, t *tableWork) error {
 	if err := r.account(ctx, t); err != nil {
 		return err
 	}
-	if !r.Apply || !t.Whole() && !r.AcceptLoss {
+	if !r.Apply {
 		return nil
 	}
 	now, err := r.Lake.Past(ctx, t.Tenant, t.Index, t.Seen)
 	if err != nil {
 		return err
+	}
+	if !t.Whole() && !r.AcceptLoss {
+		t.Resumed = now.Standing == lake.Fits // of what is broken the log had not seen anything
+		return nil
 	}
 	if now.Have.Metadata != t.Have.Metadata {
 		return fmt.Errorf("the catalog shows %s by now and not %s: somebody else writes to it; stop that and run it again", now.Have.Metadata, t.Have.Metadata)

@@ -10,6 +10,12 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
+// What a metadata file that the catalog shows may be.
+const (
+	Gone    = "gone"
+	Damaged = "damaged"
+)
+
 // compareBroken finds out why the table could not be opened. Where the catalog answers, and the metadata file that it names is gone
 // or damaged, that is how the table stands: a table keeps the last few, and this one is older, or the warehouse has lost it.
 //
@@ -27,9 +33,9 @@ func (p *Past) compareBroken(ctx context.Context, cause error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isAbsent(err):
-		p.Broken = "gone"
+		p.Broken = Gone
 	case isGarbled(err) && readable(p.lake, at):
-		p.Broken = "damaged"
+		p.Broken = Damaged
 	default: // also where the file is there by now
 		return cause
 	}

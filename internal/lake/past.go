@@ -52,7 +52,7 @@ type Past struct {
 	Seen     Seen
 	// Have is what the catalog shows. Of Unlisted the zero value; of a metadata file that is gone or damaged its place alone.
 	Have State
-	// Broken says that the metadata file that the catalog shows is "gone" or "damaged"; empty: it is neither.
+	// Broken says that the metadata file that the catalog shows is Gone or Damaged; empty: it is neither.
 	Broken string
 	// Forward is the newest later state that is whole: each file of its current snapshot is there, and as long as its manifest says.
 	// Where the metadata file that the catalog shows is broken and no later state is whole, it is the newest before. nil: none is.
