@@ -214,12 +214,14 @@ func has(tables *catalog, a *asked) bool {
 	return false
 }
 
-// missing is what the table lacks of a segment's acknowledged rows; "" nothing.
-func (l *ledger) missing(tables *catalog, lane, id string) string {
+// missing is what the table lacks of a segment's acknowledged rows; "" nothing. The caller holds w.
+func (w *sim) missing(lane, id string) string {
+	l := &w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.all {
-		if a.acked && a.gone == "" && a.lane+"/"+index == lane && a.receipt.Segment.String() == id && !has(tables, a) {
+		if a.acked && a.gone == "" && a.lane+"/"+index == lane && a.receipt.Segment.String() == id && !has(w.tables, a) &&
+			slices.ContainsFunc(a.ids, func(row int) bool { return !w.over(row) }) {
 			return fmt.Sprintf("row %d", a.ids[0])
 		}
 	}

@@ -48,7 +48,7 @@ func (w *sim) rest(deaths int) {
 	d.idle = d.idle || err != nil // there is no log to work on
 	w.say("%d ===== all rest for %d h, idle %t", w.k.Load(), d.hours, d.idle)
 	if time.Until(until) > longestAway {
-		w.unfinished(d.idle)
+		w.unfinished(d.idle || len(w.plan.rots) > 0) // a record that rots stops its lane until an operator comes
 	}
 	for !d.idle && time.Until(until) > restTurn {
 		p := w.start(theDrain)
@@ -230,8 +230,31 @@ func (c *catalog) dropped() map[int]string {
 	return out
 }
 
+// over tells of a row that its day is one that retention::table deletes, where a catalog went back. If the record of what was
+// committed has rotted as well, nobody can know that the table lost the row by that, and not with its day: it is gone as all of
+// that day is. The caller holds the ledger, or nobody writes to it any more.
+func (w *sim) over(row int) bool {
+	end, keep := w.ledger.day[row], w.plan.days.keep
+	return w.away && keep > 0 && !end.IsZero() && !end.After(time.Now().Add(-keep))
+}
+
+// allOver tells of a segment that all its rows are over.
+func (w *sim) allOver(id string) bool {
+	rows := 0
+	for _, a := range w.ledger.all {
+		if a.acked && a.receipt.Segment.String() == id {
+			for _, row := range a.ids {
+				if rows++; !w.over(row) {
+					return false
+				}
+			}
+		}
+	}
+	return rows > 0
+}
+
 // unproved tells whether the days of a segment were dropped before the retention of the mirror could ask for them a second time,
 // because nobody asked for so long: then no table proves its copy, which stays and is counted.
 func (w *sim) unproved(id string) bool {
-	return (w.away || w.late[id]) && slices.Contains(slices.Collect(maps.Values(w.tables.dropped())), id)
+	return w.allOver(id) || (w.away || w.late[id]) && slices.Contains(slices.Collect(maps.Values(w.tables.dropped())), id)
 }

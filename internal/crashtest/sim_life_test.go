@@ -320,7 +320,7 @@ func (w *sim) watch(p *proc, op simfs.Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := strings.TrimSuffix(base, ".arrow")
-	if missing := w.ledger.missing(w.tables, lane, id); missing != "" && !w.rotten[id] { // what rotted, and was salvaged, is looked for at the end
+	if missing := w.missing(lane, id); missing != "" && !w.rotten[id] { // what rotted, and was salvaged, is looked for at the end
 		w.wrong.add("RET-1: %s removes %s, and the table lacks %s", p.name, op.Name, missing)
 	}
 	in := func(st segment.State) bool {

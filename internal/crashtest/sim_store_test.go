@@ -166,7 +166,7 @@ func (s simStore) Delete(ctx context.Context, key string) error {
 		if !strings.HasPrefix(key, "_active/") {
 			w.mu.Lock()
 			lane := path.Dir(key)
-			if missing := w.ledger.missing(w.tables, lane, strings.TrimSuffix(path.Base(key), ".arrow")); missing != "" {
+			if missing := w.missing(lane, strings.TrimSuffix(path.Base(key), ".arrow")); missing != "" {
 				w.wrong.add("RET-1: %s deletes %s from the mirror, and the table lacks %s", s.p.name, key, missing)
 			}
 			w.mu.Unlock()
