@@ -36,7 +36,8 @@ commit uses files that were written more than 12h ago. This machine's clock and,
 say that a file is that old. Files that no writer of tables makes, by their names, are kept. A query that was planned on a snapshot that has
 expired since may miss its files; keep a snapshot for longer with a tag, or all with snapshots::retain_last.
 
-A table is refused, and nothing of it deleted, when it names a file outside of its location, when another table has its
+A table is refused, and nothing of it deleted, when a snapshot of it names a file that is not there (the name may be
+damaged, and an orphan be the file that is meant), when it names a file outside of its location, when another table has its
 place within that or had before (then say --abandon UUID, if nothing of that one is needed any more), when the catalog
 shows an older state than the log on this machine has seen (its files "head") or than metadata files at the location
 tell of, when it cannot be read, and when its property gc.enabled is false. A table that cannot be read keeps the others

@@ -71,7 +71,7 @@ type OrphanFile struct {
 //	order    files are listed first, then the table is loaded: what was committed in between is reached. Before each
 //	         chunk of removals it is loaded again
 //	safe     beside commits, expiry and readers of what is reached, in any process. To repeat, and to interrupt
-//	refuses  a table that names a file outside of its location, or shares that with another; that the catalog shows in
+//	refuses  a table of which a snapshot names a file that is not there; that names one outside of its location, or shares that with another; that the catalog shows in
 //	         an older state than was seen, by Seen or by the metadata files at its location; that cannot be read, and each
 //	         that may have files of such a one at its location; gc.enabled=false
 //	errors   ErrReadOnly, ErrNoTable; the tables cannot be listed, so that nobody knows whose the files are
@@ -97,7 +97,7 @@ func (l *Lake) Collect(ctx context.Context, names []string, opt GC) ([]Collected
 	var out []Collected
 	for _, id := range ids {
 		c := collection{
-			lake: l, opt: opt, id: id, tables: tables, out: Collected{Table: strings.Join(id, "."), Orphans: []OrphanFile{}}, torn: map[string]bool{},
+			lake: l, opt: opt, id: id, tables: tables, out: Collected{Table: strings.Join(id, "."), Orphans: []OrphanFile{}}, torn: map[string]bool{}, names: map[string]struct{}{},
 		}
 		c.out.Err = c.run(ctx)
 		if len(names) == 0 && errors.Is(c.out.Err, errNotOurs) {
@@ -138,8 +138,10 @@ type collection struct {
 	tables []whereabouts // of the whole catalog
 	out    Collected
 
-	table *Table // knows what was seen of it
-	at    string // the metadata file that reach has
+	found []OrphanFile        // the listing: what a table may consist of
+	names map[string]struct{} // all of it
+	table *Table              // knows what was seen of it
+	at    string              // the metadata file that reach has
 	reach *reach
 	torn  map[string]bool // metadata files that cannot be parsed
 }
@@ -156,8 +158,7 @@ func (c *collection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.list(ctx)
-	if err != nil {
+	if c.found, err = c.list(ctx); err != nil {
 		return err
 	}
 	st, err := c.load(ctx)
@@ -165,16 +166,16 @@ func (c *collection) run(ctx context.Context) error {
 		return err
 	}
 	reading := c.step("read")
-	if c.reach, err = newReach(c.lake.io, c.out.Location, func(n int) { reading(n, 0) }); err != nil {
+	if c.reach, err = newReach(c.lake.io, c.out.Location, c.names, func(n int) { reading(n, 0) }); err != nil {
 		return err
 	}
 	if err := c.add(ctx, st); err != nil {
 		return err
 	}
-	if err := c.strays(ctx, st.tbl, found); err != nil {
+	if err := c.strays(ctx, st.tbl, c.found); err != nil {
 		return err
 	}
-	c.sort(found, cutoff)
+	c.sort(c.found, cutoff)
 	if !c.opt.Apply {
 		return nil
 	}
@@ -266,7 +267,7 @@ func (c *collection) add(ctx context.Context, st state) error {
 	}
 	c.at = st.tbl.MetadataLocation()
 	if len(gone) == 0 {
-		return nil
+		return c.whole(ctx, st)
 	}
 	// Expired since it was loaded, or damage.
 	now, err := c.load(ctx)

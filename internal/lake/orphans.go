@@ -83,6 +83,7 @@ func (c *collection) list(ctx context.Context) ([]OrphanFile, error) {
 			return err
 		}
 		c.out.Files++
+		c.names[name] = struct{}{}
 		listing(c.out.Files, 0)
 		if !info.Mode().IsRegular() || info.ModTime().IsZero() || !partOfTable(name) {
 			c.out.Kept++

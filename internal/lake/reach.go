@@ -24,14 +24,20 @@ type reach struct {
 	files    map[string]struct{} // plain paths
 	read     map[string]struct{} // manifest lists and manifests whose names are in files
 	progress func(read int)
+
+	listed map[string]struct{}  // plain paths that there were before anything was read, and those asked for since
+	lacks  map[string][]lacking // by manifest list or manifest: what it leads to and was not listed
 }
 
-func newReach(io *stores, location string, progress func(int)) (*reach, error) {
+func newReach(io *stores, location string, listed map[string]struct{}, progress func(int)) (*reach, error) {
 	at, err := plain(location)
 	if err != nil {
 		return nil, err
 	}
-	return &reach{io: io, location: at, files: map[string]struct{}{}, read: map[string]struct{}{}, progress: progress}, nil
+	return &reach{
+		io: io, location: at, files: map[string]struct{}{}, read: map[string]struct{}{}, progress: progress,
+		listed: listed, lacks: map[string][]lacking{},
+	}, nil
 }
 
 // plain is the one spelling of a location that a listing has too.
@@ -134,6 +140,7 @@ func (r *reach) snapshot(ctx context.Context, s table.Snapshot) error {
 			r.again(s.ManifestList)
 			return err
 		}
+		r.lacks[s.ManifestList] = append(r.lacks[s.ManifestList], r.lacks[m.FilePath()]...)
 	}
 	return nil
 }
@@ -146,10 +153,10 @@ func (r *reach) manifest(m iceberg.ManifestFile, by string) error {
 		return nil
 	}
 	for e, err := range m.Entries(r.io, true) {
-		if err == nil {
-			err = r.name(e.DataFile().FilePath(), m.FilePath())
-		} else {
+		if err != nil {
 			err = r.io.fileError("manifest", m.FilePath(), err)
+		} else if err = r.name(e.DataFile().FilePath(), m.FilePath()); err == nil {
+			err = r.note(e.DataFile(), m.FilePath())
 		}
 		if err != nil {
 			r.again(m.FilePath())
@@ -170,4 +177,7 @@ func (r *reach) first(location string) bool {
 }
 
 // again takes that back.
-func (r *reach) again(location string) { delete(r.read, location) }
+func (r *reach) again(location string) {
+	delete(r.read, location)
+	delete(r.lacks, location)
+}
