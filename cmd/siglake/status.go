@@ -366,6 +366,9 @@ func (a *app) advise(rep *statusReport) []advice {
 			add("", "%s: ignored, not a segment: %s", l.key(), some(l.Strangers))
 		}
 	}
+	if _, err := vfs.ReadFile(a.fs, filepath.Join(rep.WAL.Dir, segment.DrainLockName)); vfs.NoFile(err) {
+		add("", "nothing is drained, rows wait in the log: %v; move it out of the log, the next drain makes another", err)
+	}
 	if len(rep.WAL.Strangers) > 0 {
 		add("", "ignored, not part of a WAL root: %s", some(rep.WAL.Strangers))
 	}

@@ -29,6 +29,23 @@ func TestStatus_records_that_are_no_files(t *testing.T) {
 	}
 }
 
+// A directory in the place of the lock of the drain: nobody can drain, and it is said where and what to do.
+func TestStatus_lock_that_is_no_file(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("default", "events", 2)
+	lock := filepath.Join(s.walDir(), "drain.lock")
+	require.NoError(t, os.Mkdir(lock, 0o700))
+	const help = "is a directory; move it out of the log, the next drain makes another"
+	require.Contains(t, s.ok("status"), "nothing is drained, rows wait in the log: open "+lock+": "+help)
+	r := s.run("drain", "--once")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, lock+": "+help)
+	require.NoError(t, os.Remove(lock))
+	s.ok("drain", "--once")
+	require.NotContains(t, s.ok("status"), "nothing is drained")
+}
+
 // soon is run, bounded.
 func (s *site) soon(t *testing.T, args ...string) result {
 	t.Helper()

@@ -169,12 +169,12 @@ func (d *drain) awaitLock(ctx context.Context) (*held, bool) {
 			d.born = wall(d.opt.Now()) // what appeared while another drain worked is not ours to vouch for
 			return lock, true
 		}
-		what := "lock"
 		if _, ok := errors.AsType[*vfs.LockedError](err); ok {
-			what = "standby"
-		}
-		if d.status.set(what, fmt.Errorf("stand by: %w", err)) {
-			d.log.Info("standing by", zap.Error(err))
+			if d.status.set("standby", fmt.Errorf("stand by: %w", err)) {
+				d.log.Info("standing by", zap.Error(err))
+			}
+		} else if d.status.set("lock", fmt.Errorf("take the lock of the drain: %w", err)) {
+			d.log.Error("nothing is drained: the lock of the drain cannot be taken; it is tried again, and rows wait in the log", zap.Error(err))
 		}
 		if !sleep(ctx, min(standbyPoll, d.opt.Poll)) {
 			return nil, false

@@ -38,7 +38,12 @@ type held struct {
 func hold(fsys vfs.FS, dir, text string) (*held, error) {
 	path := filepath.Join(dir, segment.DrainLockName)
 	lock, err := fsys.Lock(path, text)
-	if err != nil {
+	switch {
+	case vfs.NoFile(err):
+		return nil, fmt.Errorf("%w; move it out of the log, the next drain makes another", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w; let the user that drains write it (chown)", err)
+	case err != nil:
 		return nil, err
 	}
 	info, err := fsys.Stat(path)

@@ -129,6 +129,27 @@ func TestRun_standby_takes_over(t *testing.T) {
 	w.accounted()
 }
 
+// What is no file has the name of the lock: that is no other drain that works. It is an error with what to do, and the drain works once
+// the name is free.
+func TestRun_lock_that_is_no_file(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, vfs.OS(), filepath.Join(t.TempDir(), "wal"))
+	lock := filepath.Join(w.dir, segment.DrainLockName)
+	require.NoError(t, w.fs.Mkdir(lock))
+	told := make(chan error, 100)
+	w.opt.Status = func(err error) { told <- err }
+	stop := w.start()
+	w.seal(spec{})
+	require.ErrorContains(t, <-told, "take the lock of the drain: open "+lock+": is a directory; move it out of the log")
+	const failed = "nothing is drained: the lock of the drain cannot be taken"
+	eventually(t, func() bool { return w.logs.FilterMessageSnippet(failed).Len() == 1 }, "logged")
+	require.Empty(t, w.logs.FilterMessage("standing by").All())
+	require.NoError(t, w.fs.Remove(lock))
+	eventually(t, func() bool { return w.states("events")[segment.Committed] == 1 }, "drains")
+	require.NoError(t, stop())
+	w.accounted()
+}
+
 // A standby that is told to stop stops, and leaves the holder alone.
 func TestRun_standby_stops(t *testing.T) {
 	t.Parallel()

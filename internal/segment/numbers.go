@@ -48,7 +48,7 @@ func (l Lane) Numbers() (Numbers, bool, error) {
 	}
 	var n Numbers
 	switch {
-	case noFile(err):
+	case vfs.NoFile(err):
 		err = fmt.Errorf("%w: %w", ErrRecord, err)
 	case err != nil:
 		return Numbers{}, false, fmt.Errorf("read %s of lane %s: %w", numbersName, l.Key(), unreadable(err))

@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
@@ -20,17 +19,12 @@ const damagedRecord = "restore it, or move it out of the log while the collector
 // unreadable adds to the error of a record what helps: where something that is no file has its name, and where it may not be read.
 func unreadable(err error) error {
 	switch {
-	case noFile(err):
+	case vfs.NoFile(err):
 		return fmt.Errorf("%w; %s", err, damagedRecord)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; let the user that the collector runs as read it (chown)", err)
 	}
 	return err
-}
-
-// noFile tells that something that is no file has the name of a record.
-func noFile(err error) bool {
-	return errors.Is(err, vfs.ErrIrregular) || errors.Is(err, syscall.EISDIR)
 }
 
 // Owner returns the UUID of the table that the lane's rows go to; zero if the drain has not named one. A file

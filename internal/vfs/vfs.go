@@ -120,6 +120,9 @@ func NoLocks(err error) bool {
 	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP)
 }
 
+// NoFile tells whether err, of Open, OpenRW, Lock, LockShared or Held, says that a directory, a FIFO or a socket has the name.
+func NoFile(err error) bool { return errors.Is(err, ErrIrregular) || errors.Is(err, syscall.EISDIR) }
+
 // NoLinks tells whether err, of Link, says that the volume has no hard links, or none for that file, and not that it is in
 // trouble.
 func NoLinks(err error) bool {
