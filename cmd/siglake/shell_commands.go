@@ -149,7 +149,7 @@ func (sh *shell) listTables(ctx context.Context) error {
 func writeColumns(w io.Writer, t dataTable) error {
 	docs := map[string]otelarrow.ColumnDoc{}
 	for s := otelarrow.Logs; s <= otelarrow.Metrics; s++ {
-		if s.String() == t.plan.Signal {
+		if s.String() == t.plan.Table.Signal {
 			docs = otelarrow.Describe(s)
 		}
 	}

@@ -308,8 +308,8 @@ func (b *beside) begin(signal otelarrow.Signal) (err error) {
 			return err
 		}
 	}
-	if b.plan.Signal != "" && b.plan.Signal != signal.String() {
-		return fmt.Errorf("%w, %s", errOtherSignal, b.plan.Signal)
+	if b.plan.Table.Signal != "" && b.plan.Table.Signal != signal.String() {
+		return fmt.Errorf("%w, %s", errOtherSignal, b.plan.Table.Signal)
 	}
 	if b.file != nil {
 		return nil

@@ -57,6 +57,8 @@ type laneStatus struct {
 
 	// RecordErrors say why nothing of the lane is committed: its owner or head cannot be read.
 	RecordErrors []string `json:"record_errors,omitempty"`
+	// HoldsError says why it is not known what a user index holds.
+	HoldsError string `json:"holds_error,omitempty"`
 
 	Strangers []string `json:"strangers,omitempty"`
 }
@@ -103,6 +105,7 @@ type walStatus struct {
 type tableStatus struct {
 	Namespace  string     `json:"namespace"`
 	Name       string     `json:"name"`
+	Signal     string     `json:"signal,omitempty"` // of its rows; absent in a table that was made by others
 	UUID       string     `json:"uuid"`
 	Rows       int64      `json:"rows"`
 	Files      int64      `json:"files"`
@@ -170,6 +173,11 @@ func (a *app) status(ctx context.Context, w io.Writer) error {
 	}
 	rep.Next = append(a.adviseRepair(back), a.adviseTables(err, rep.WAL.Lanes)...)
 	rep.Next = append(append(rep.Next, late...), a.adviseRoom(rep.WAL.Lanes)...)
+	kinds, err := a.adviseKinds(ctx, root, rep.Tables)
+	if err != nil {
+		return err
+	}
+	rep.Next = append(rep.Next, kinds...)
 	rep.Next = append(rep.Next, a.advise(&rep)...)
 	if a.output == "json" {
 		return writeJSON(w, rep)
@@ -256,6 +264,9 @@ func (a *app) laneStatus(ctx context.Context, lane segment.Lane, budget *int) (l
 			out.RecordErrors = append(out.RecordErrors, err.Error())
 		}
 	}
+	if _, err := lane.Holds(); err != nil {
+		out.HoldsError = err.Error()
+	}
 	gaps, err := lane.Gaps()
 	out.Gaps = gaps
 	if err != nil {
@@ -314,7 +325,7 @@ func (a *app) adviseRepair(back []*lake.Past) (out []advice) {
 
 func newTableStatus(t lake.TableInfo) tableStatus {
 	s := tableStatus{
-		Namespace: t.Namespace, Name: t.Name, UUID: t.UUID.String(), Rows: t.Rows, Files: t.Files, Bytes: t.Bytes,
+		Namespace: t.Namespace, Name: t.Name, Signal: t.Signal, UUID: t.UUID.String(), Rows: t.Rows, Files: t.Files, Bytes: t.Bytes,
 		Snapshots: t.Snapshots, Location: t.Location,
 	}
 	if !t.LastCommit.IsZero() {
@@ -334,6 +345,9 @@ func (a *app) advise(rep *statusReport) []advice {
 		l := &rep.WAL.Lanes[i]
 		for _, why := range l.RecordErrors {
 			add("", "nothing of %s is committed, its rows wait in the log: %s", l.key(), why)
+		}
+		if l.HoldsError != "" {
+			add("", "requests to %s are refused with 503 from the next start of the collector on, unless a segment there says what it holds: %s", l.key(), l.HoldsError)
 		}
 		if l.Poison > 0 {
 			add(a.next("wal-requeue", "--all", "--dry-run", "--lane", l.key()),

@@ -18,6 +18,9 @@ import (
 // Holds LAKE-1.
 func (l *lane) commit(ctx context.Context, group []item) error {
 	t, err := l.table(ctx, group[0].signal)
+	if errors.Is(err, lake.ErrShape) { // the wrong thing may be the segment
+		err = fmt.Errorf("%d segments, %s for one: %w", len(group), group[0].file.name, err)
+	}
 	if err != nil {
 		return errors.Join(err, l.fail(itemFiles(group)))
 	}

@@ -92,6 +92,7 @@ type Outcome struct {
 type TableInfo struct {
 	Namespace  string
 	Name       string
+	Signal     string // what its rows are: logs, traces, metrics; "" in a table that was made by others
 	UUID       uuid.UUID
 	Rows       int64
 	Files      int64
@@ -104,8 +105,7 @@ type TableInfo struct {
 // Plan is what a reader needs to scan a table.
 type Plan struct {
 	Table       TableInfo
-	Signal      string // what its rows are: logs, traces, metrics; "" in a table that was made by others
-	SnapshotID  int64  // 0 for a table without snapshots
+	SnapshotID  int64 // 0 for a table without snapshots
 	Files       []PlanFile
 	DeleteFiles int // a reader that does not apply deletes must refuse a plan with any
 	Schema      []PlanColumn

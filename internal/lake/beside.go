@@ -50,8 +50,8 @@ func PlanOf(s otelarrow.Signal, namespace, name string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	info := TableInfo{Namespace: namespace, Name: name}
-	return Plan{Table: info, Signal: s.String(), Schema: planColumns(sc)}, nil
+	info := TableInfo{Namespace: namespace, Name: name, Signal: s.String()}
+	return Plan{Table: info, Schema: planColumns(sc)}, nil
 }
 
 // RowsFile is a Parquet file of rows from the log that reads like a file of the planned table: with its field ids, its

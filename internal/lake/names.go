@@ -55,7 +55,7 @@ func (l *Lake) describe(t *table.Table) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Table: info, Signal: t.Properties()[propSignal], Schema: planColumns(t.Schema()), Unreadable: unreadable(t.Metadata()), meta: t.Metadata()}
+	plan := Plan{Table: info, Schema: planColumns(t.Schema()), Unreadable: unreadable(t.Metadata()), meta: t.Metadata()}
 	if snap := t.CurrentSnapshot(); snap != nil {
 		plan.SnapshotID = snap.SnapshotID
 	}

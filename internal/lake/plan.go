@@ -135,6 +135,7 @@ func (l *Lake) info(t *table.Table) (TableInfo, error) {
 	out := TableInfo{
 		Namespace: strings.Join(id[:len(id)-1], "."),
 		Name:      id[len(id)-1],
+		Signal:    t.Properties()[propSignal],
 		UUID:      meta.TableUUID(),
 		Snapshots: len(meta.Snapshots()),
 		Location:  meta.Location(),

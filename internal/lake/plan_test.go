@@ -44,7 +44,7 @@ func TestPlan_says_what_to_read(t *testing.T) {
 	require.WithinDuration(t, time.Now(), info.LastCommit, time.Minute)
 	info.LastCommit = time.Time{}
 	require.Equal(t, TableInfo{
-		Namespace: "siglake", Name: "events", UUID: tbl.UUID(), Rows: 5, Files: 2, Bytes: size, Snapshots: 1,
+		Namespace: "siglake", Name: "events", Signal: "logs", UUID: tbl.UUID(), Rows: 5, Files: 2, Bytes: size, Snapshots: 1,
 		Location: "file://" + filepath.Join(dir, "warehouse/siglake.db/events"),
 	}, info)
 	types := map[string]string{}

@@ -71,7 +71,7 @@ func newSortOrder(sc *iceberg.Schema, id int) (table.SortOrder, error) {
 // fields of structs too; everything else that differs is ErrShape. What only the table has is left null.
 func fit(name string, meta table.Metadata, s otelarrow.Signal, configured *otelarrow.Promotions) (shape, error) {
 	if got, ok := meta.Properties()[propSignal]; ok && got != s.String() {
-		return shape{}, fmt.Errorf("%w: %s holds %s, not %s: its rows wait in the write-ahead log until the table is renamed or dropped", ErrShape, name, got, s)
+		return shape{}, fmt.Errorf("%w: %s holds %s: a segment of %s is in the wrong index, and its rows wait in the write-ahead log; keep the table (docs/operations/damaged-segments.md)", ErrShape, name, got, s)
 	}
 	if meta.Version() != 2 {
 		return shape{}, fmt.Errorf("%w: %s has format version %d, this version writes 2", ErrShape, name, meta.Version())

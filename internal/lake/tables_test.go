@@ -194,7 +194,7 @@ func TestEnsure_refuses_another_shape(t *testing.T) {
 	events(t, l)
 	_, _, err := l.Ensure(t.Context(), "default", "events", otelarrow.Traces)
 	require.ErrorIs(t, err, ErrShape)
-	require.ErrorContains(t, err, "holds logs, not traces")
+	require.ErrorContains(t, err, "siglake.events holds logs: a segment of traces is in the wrong index")
 }
 
 // Columns the table lacks come with the first rows that have them, under their own ids where those are free.
