@@ -324,6 +324,7 @@ func TestMirror_link_refused(t *testing.T) {
 					return nil
 				})
 				r.start()
+				settled(time.Second) // the sweep at the start is over: it would try to pin as well
 				id := r.sealed(1)[0]
 				settled(time.Second)
 				require.EqualValues(t, 1, r.counter("failures_total", "pin"))
