@@ -9,21 +9,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wrong file was put back under the name of the metadata file that the catalog shows. Nothing is committed on top of it, everybody
-// says what is to be put back, catalog-repair changes nothing, and with the right content the table goes on with every row.
-func TestCatalogRepair_older_content_under_the_name_of_the_metadata_file(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+// overwritten makes a table of three commits, 9 rows, and puts the content of its second newest metadata file into the newest. It
+// returns the metadata files, the newest first, and what that one had.
+func overwritten(t *testing.T, s *site) (files []string, right []byte) {
+	t.Helper()
 	for _, n := range []int{3, 4, 2} {
 		s.write("default", "events", n)
 		s.ok("drain", "--once")
 	}
-	files := s.metadata()
+	files = s.metadata()
 	right, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	older, err := os.ReadFile(files[1])
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(files[0], older, 0o600))
+	return files, right
+}
+
+// A wrong file was put back under the name of the metadata file that the catalog shows. Nothing is committed on top of it, everybody
+// says what is to be put back, catalog-repair changes nothing, and with the right content the table goes on with every row.
+func TestCatalogRepair_older_content_under_the_name_of_the_metadata_file(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	files, right := overwritten(t, s)
 
 	const says = `the content of its metadata file is older than the file's name: sequence 3 was committed as \S+00003-\S+, which has sequence 2 now; ` +
 		`put the right content of that file back from a copy of the warehouse`
@@ -49,14 +57,7 @@ func TestCatalogRepair_older_content_under_the_name_of_the_metadata_file(t *test
 func TestCatalogRepair_older_content_and_no_copy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, n := range []int{3, 4, 2} {
-		s.write("default", "events", n)
-		s.ok("drain", "--once")
-	}
-	files := s.metadata()
-	older, err := os.ReadFile(files[1])
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(files[0], older, 0o600))
+	files, _ := overwritten(t, s)
 	rep := s.repair(t, exitDamage, "--apply")
 	require.Contains(t, rep.Tables[0].Error, "where there is none, move that file away and run this again")
 
